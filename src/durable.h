@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * durable.h
+ *	  What every file of the extension shares: SQLSTATEs and settings.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_H
+#define DURABLE_H
+
+#include "utils/elog.h"
+#include "utils/timestamp.h"
+
+/* SQLSTATE class WF: see docs/reference.md */
+#define ERRCODE_DURABLE_DETERMINISM		MAKE_SQLSTATE('W','F','0','0','1')
+#define ERRCODE_DURABLE_CANCELLED		MAKE_SQLSTATE('W','F','0','0','2')
+#define ERRCODE_DURABLE_TIMED_OUT		MAKE_SQLSTATE('W','F','0','0','3')
+#define ERRCODE_DURABLE_UNDEFINED		MAKE_SQLSTATE('W','F','0','0','4')
+#define ERRCODE_DURABLE_WRONG_STATE		MAKE_SQLSTATE('W','F','0','0','5')
+#define ERRCODE_DURABLE_SANDBOX			MAKE_SQLSTATE('W','F','0','0','6')
+#define ERRCODE_DURABLE_RETRIES			MAKE_SQLSTATE('W','F','0','0','7')
+#define ERRCODE_DURABLE_DUPLICATE		MAKE_SQLSTATE('W','F','0','0','8')
+#define ERRCODE_DURABLE_UNCATCHABLE		MAKE_SQLSTATE('W','F','0','0','9')
+
+#endif							/* DURABLE_H */
