@@ -1,0 +1,701 @@
+/*-------------------------------------------------------------------------
+ *
+ * function.c
+ *	  User's text to a function, what can be run as what, and the call.
+ *
+ * Owns the rules by which a name becomes a function (the only place that
+ * looks at search_path), the refusal of functions that cannot be called with
+ * JSON, and the calling conventions of functions, sets and procedures.
+ * Takes no locks: a function that is dropped meanwhile is found missing by
+ * FunctionDescribe or by the call.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/value.h"
+#include "parser/parse_collate.h"
+#include "pgstat.h"
+#include "tcop/pquery.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/regproc.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/tuplestore.h"
+#include "utils/varlena.h"
+
+#include "compat.h"
+#include "durable.h"
+#include "engine/binding.h"
+
+/*
+ * kind_is_usable
+ *		Can a function of this kind be run as what?
+ *
+ * A procedure returns at its own pace and may commit: only a workflow can
+ * live with that, an activity is one transaction of ours.
+ */
+static bool
+kind_is_usable(char prokind, const char *what)
+{
+	return prokind == PROKIND_FUNCTION ||
+		(prokind == PROKIND_PROCEDURE && strcmp(what, "workflow") == 0);
+}
+
+static const char *
+with_article(const char *what)
+{
+	return psprintf("%s %s", strchr("aeiou", what[0]) ? "an" : "a", what);
+}
+
+/*
+ * refuse_kind
+ *		name is as the user wrote it, or a signature.
+ */
+static void
+refuse_kind(const char *name, char prokind, const char *what)
+{
+	const char *kind = "procedure";
+
+	if (prokind == PROKIND_AGGREGATE)
+		kind = "aggregate function";
+	else if (prokind == PROKIND_WINDOW)
+		kind = "window function";
+
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("%s %s cannot be used as %s",
+					kind, name, with_article(what)),
+			 prokind == PROKIND_PROCEDURE ?
+			 errhint("Only a workflow can be a procedure. Make it a function.") :
+			 errhint("Write a function that calls it.")));
+}
+
+/*
+ * as_detail
+ *		A message of the server as a sentence for errdetail.
+ */
+static const char *
+as_detail(const char *message)
+{
+	char	   *detail = psprintf("%s.", message);
+
+	detail[0] = pg_ascii_toupper((unsigned char) detail[0]);
+	return detail;
+}
+
+static void
+report_undefined(const char *name, const char *what, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_UNDEFINED),
+			 errmsg("%s function \"%s\" does not exist", what, name),
+			 detail ? errdetail_internal("%s", as_detail(detail)) : 0,
+			 strchr(name, '(') ?
+			 errhint("Check the spelling, the types of the input parameters and search_path.") :
+			 errhint("Check the spelling and search_path, or give the schema: schema.name.")));
+}
+
+static void
+report_malformed(const char *name, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYNTAX_ERROR),
+			 errmsg("invalid function name: \"%s\"", name),
+			 detail ? errdetail_internal("%s", as_detail(detail)) : 0,
+			 errhint("Write it as in SQL: name, schema.name, \"Quoted Name\" or name(type, ...).")));
+}
+
+static int
+compare_strings(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+/*
+ * report_ambiguous
+ *		List what the name could mean, in the form that settles it.
+ */
+static void
+report_ambiguous(const char *name, const char *what,
+				 FuncCandidateList candidates)
+{
+	List	   *signatures = NIL;
+	StringInfoData list;
+	ListCell   *lc;
+
+	for (; candidates != NULL; candidates = candidates->next)
+	{
+		if (kind_is_usable(get_func_prokind(candidates->oid), what))
+			signatures = lappend(signatures,
+								 format_procedure_qualified(candidates->oid));
+	}
+	list_sort(signatures, compare_strings);
+
+	initStringInfo(&list);
+	foreach(lc, signatures)
+		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "",
+						 (char *) lfirst(lc));
+
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_UNDEFINED),
+			 errmsg("%s function \"%s\" is ambiguous", what, name),
+			 errdetail("Candidates: %s.", list.data),
+			 errhint("Give the full signature of one of them.")));
+}
+
+/*
+ * parse_name
+ *		'a', 'a.b', '"Odd Name"' to a list of String nodes.
+ *
+ * Done here because stringToQualifiedNameList changed between versions and
+ * says nothing about the way out.
+ */
+static List *
+parse_name(const char *name)
+{
+	List	   *parts;
+	List	   *names = NIL;
+	ListCell   *lc;
+
+	if (!SplitIdentifierString(pstrdup(name), '.', &parts) ||
+		parts == NIL || list_length(parts) > 3)
+		report_malformed(name, NULL);
+
+	foreach(lc, parts)
+		names = lappend(names, makeString(pstrdup((char *) lfirst(lc))));
+	return names;
+}
+
+static Oid
+resolve_name(const char *name, const char *what)
+{
+	FuncCandidateList candidates;
+	FuncCandidateList candidate;
+	Oid			found = InvalidOid;
+	char		unusable = '\0';
+	int			nfound = 0;
+
+	candidates = FuncnameGetCandidates(parse_name(name), -1, NIL,
+									   false, false, false, true);
+
+	for (candidate = candidates; candidate; candidate = candidate->next)
+	{
+		char		prokind = get_func_prokind(candidate->oid);
+
+		if (kind_is_usable(prokind, what))
+		{
+			found = candidate->oid;
+			nfound++;
+		}
+		else
+			unusable = prokind;
+	}
+
+	if (nfound > 1)
+		report_ambiguous(name, what, candidates);
+	if (nfound == 0 && unusable != '\0')
+		refuse_kind(name, unusable, what);
+	if (nfound == 0)
+		report_undefined(name, what, NULL);
+	return found;
+}
+
+/*
+ * report_signature_error
+ *		Say in our words why regprocedure did not take a signature.
+ */
+static void
+report_signature_error(const char *name, const char *what, ErrorData *edata)
+{
+	switch (edata->sqlerrcode)
+	{
+		case ERRCODE_UNDEFINED_FUNCTION:
+			report_undefined(name, what, NULL);
+			break;
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_UNDEFINED_SCHEMA:
+			report_undefined(name, what, edata->message);
+			break;
+		case ERRCODE_INVALID_TEXT_REPRESENTATION:
+		case ERRCODE_INVALID_NAME:
+		case ERRCODE_SYNTAX_ERROR:
+			report_malformed(name, edata->message);
+			break;
+		default:
+			ReThrowError(edata);
+	}
+}
+
+/*
+ * resolve_signature
+ *		'f(int, text)', read by regprocedure itself.
+ *
+ * The error is caught only to be replaced by another one, so no
+ * subtransaction is necessary.
+ */
+static Oid
+resolve_signature(const char *name, const char *what)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Datum		function = (Datum) 0;
+	char		prokind;
+
+	PG_TRY();
+	{
+		function = DirectFunctionCall1(regprocedurein, CStringGetDatum(name));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		report_signature_error(name, what, edata);
+	}
+	PG_END_TRY();
+
+	prokind = get_func_prokind(DatumGetObjectId(function));
+	if (!kind_is_usable(prokind, what))
+		refuse_kind(name, prokind, what);
+	return DatumGetObjectId(function);
+}
+
+/*
+ * FunctionResolve
+ *		Find the function that the user's text means, by search_path.
+ *
+ * A bare name must mean one function only: all overloads that search_path
+ * shows compete, whatever the arguments, because the choice must not depend
+ * on the input of one call.
+ */
+Oid
+FunctionResolve(const char *name, const char *what)
+{
+	bool		quoted = false;
+	const char *c;
+
+	for (c = name; *c != '\0'; c++)
+	{
+		if (*c == '"')
+			quoted = !quoted;
+		else if (*c == '(' && !quoted)
+			return resolve_signature(name, what);
+	}
+	return resolve_name(name, what);
+}
+
+/*
+ * check_types
+ *		Refuse what has no value in JSON.
+ *
+ * Pseudo-types are either known only to a caller that was parsed as SQL
+ * (polymorphic ones, record as a parameter) or are no data (internal,
+ * trigger).
+ */
+static void
+check_types(const DurableFunction *fn)
+{
+	Oid			result = fn->result_type;
+
+	for (int i = 0; i < fn->nparams; i++)
+	{
+		if (get_typtype(fn->param_types[i]) == TYPTYPE_PSEUDO)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("function %s cannot be used as %s",
+							fn->signature, with_article(fn->what)),
+					 errdetail("Its parameter %d has pseudo-type %s.",
+							   i + 1, format_type_be(fn->param_types[i])),
+					 errhint("Write a function that has parameters of concrete types and calls it.")));
+	}
+
+	if (get_typtype(result) == TYPTYPE_PSEUDO &&
+		result != VOIDOID && result != RECORDOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function %s cannot be used as %s",
+						fn->signature, with_article(fn->what)),
+				 errdetail("It returns pseudo-type %s.",
+						   format_type_be(result)),
+				 errhint("Write a function that has a result of a concrete type, such as jsonb.")));
+}
+
+/*
+ * check_result_columns
+ *		SETOF record takes its columns from the query around the call, and
+ *		there is none.
+ */
+static void
+check_result_columns(const DurableFunction *fn, HeapTuple tuple)
+{
+	if (fn->returns_set && fn->result_type == RECORDOID &&
+		build_function_result_tupdesc_t(tuple) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function %s cannot be used as %s",
+						fn->signature, with_article(fn->what)),
+				 errdetail("It returns SETOF record without saying which columns."),
+				 errhint("Declare the columns with RETURNS TABLE (...) or OUT parameters.")));
+}
+
+static void
+describe_parameters(DurableFunction *fn, HeapTuple tuple)
+{
+	Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+	Datum		names;
+	Datum		modes;
+	bool		no_names;
+	bool		no_modes;
+	char	  **input_names = NULL;
+	int			nnames = 0;
+
+	names = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proargnames,
+							&no_names);
+	modes = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proargmodes,
+							&no_modes);
+	if (!no_names)
+		nnames = get_func_input_arg_names(names,
+										  no_modes ? (Datum) 0 : modes,
+										  &input_names);
+
+	fn->nparams = form->pronargs;
+	fn->param_types = palloc(sizeof(Oid) * Max(fn->nparams, 1));
+	fn->param_names = palloc(sizeof(char *) * Max(fn->nparams, 1));
+	for (int i = 0; i < fn->nparams; i++)
+	{
+		fn->param_types[i] = form->proargtypes.values[i];
+		fn->param_names[i] = i < nnames && input_names[i] != NULL ?
+			input_names[i] : "";
+	}
+
+	fn->ndefaults = form->pronargdefaults;
+	fn->variadic = OidIsValid(form->provariadic);
+	fn->whole = fn->nparams == 1 && fn->param_types[0] == JSONBOID;
+}
+
+/*
+ * FunctionDescribe
+ *		Read from pg_proc all that a call needs; refuse what cannot be run.
+ *
+ * The result is palloc'd in the current context and points to nothing
+ * outside of it.  It may be kept while the function's pg_proc row is
+ * unchanged: ALTER and CREATE OR REPLACE can change STRICT, the defaults and
+ * the SET clauses, but never the types.
+ */
+DurableFunction *
+FunctionDescribe(Oid function, const char *what)
+{
+	DurableFunction *fn;
+	HeapTuple	tuple;
+	Form_pg_proc form;
+
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_UNDEFINED),
+				 errmsg("%s function with OID %u does not exist",
+						what, function)));
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+
+	if (!kind_is_usable(form->prokind, what))
+		refuse_kind(format_procedure_qualified(function), form->prokind, what);
+
+	fn = palloc0(sizeof(DurableFunction));
+	fn->oid = function;
+	fn->what = pstrdup(what);
+	fn->signature = format_procedure_qualified(function);
+	fn->prokind = form->prokind;
+	fn->strict = form->proisstrict;
+	fn->returns_set = form->proretset;
+	fn->result_type = form->prorettype;
+	fn->nonatomic_ok = form->prokind == PROKIND_PROCEDURE &&
+		!form->prosecdef &&
+		heap_attisnull(tuple, Anum_pg_proc_proconfig, NULL);
+	describe_parameters(fn, tuple);
+	check_types(fn);
+	check_result_columns(fn, tuple);
+
+	ReleaseSysCache(tuple);
+	return fn;
+}
+
+/*
+ * FunctionCheckExecute
+ *		The current user must have EXECUTE, as for a call in SQL.
+ */
+void
+FunctionCheckExecute(const DurableFunction *fn)
+{
+	AclResult	result;
+
+	result = compat_proc_aclcheck(fn->oid, GetUserId(), ACL_EXECUTE);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result,
+					   fn->prokind == PROKIND_PROCEDURE ?
+					   OBJECT_PROCEDURE : OBJECT_FUNCTION,
+					   get_func_name(fn->oid));
+}
+
+/* ------------------------------------------------------------------
+ * The call
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * call_expression
+ *		The call as the parser would have made it, with constants.
+ *
+ * Functions look at it for the types and for VARIADIC; the parser's own
+ * rules find the collation.
+ */
+static FuncExpr *
+call_expression(const DurableFunction *fn, const DurableArguments *args)
+{
+	List	   *consts = NIL;
+	FuncExpr   *call;
+
+	for (int i = 0; i < fn->nparams; i++)
+	{
+		Oid			type = fn->param_types[i];
+		int16		typlen;
+		bool		typbyval;
+
+		get_typlenbyval(type, &typlen, &typbyval);
+		consts = lappend(consts,
+						 makeConst(type, -1, get_typcollation(type), typlen,
+								   args->values[i], args->nulls[i],
+								   typbyval));
+	}
+
+	call = makeFuncExpr(fn->oid, fn->result_type, consts, InvalidOid,
+						InvalidOid, COERCE_EXPLICIT_CALL);
+	call->funcretset = fn->returns_set;
+	call->funcvariadic = fn->variadic;
+	assign_expr_collations(NULL, (Node *) call);
+	return call;
+}
+
+/*
+ * invoke_single
+ *		Call a function or procedure that returns one value.
+ *
+ * Nothing here may be tied to the transaction: a procedure can end it.
+ */
+static Datum
+invoke_single(const DurableFunction *fn, const DurableArguments *args,
+			  FuncExpr *call, bool nonatomic, bool *isnull)
+{
+	LOCAL_FCINFO(fcinfo, FUNC_MAX_ARGS);
+	FmgrInfo	flinfo;
+	PgStat_FunctionCallUsage usage;
+	CallContext *context = NULL;
+	Datum		result;
+
+	if (fn->prokind == PROKIND_PROCEDURE)
+	{
+		context = makeNode(CallContext);
+		context->atomic = !nonatomic;
+	}
+
+	InvokeFunctionExecuteHook(fn->oid);
+	fmgr_info(fn->oid, &flinfo);
+	fmgr_info_set_expr((Node *) call, &flinfo);
+	InitFunctionCallInfoData(*fcinfo, &flinfo, fn->nparams,
+							 call->inputcollid, (Node *) context, NULL);
+	for (int i = 0; i < fn->nparams; i++)
+	{
+		/* may have become STRICT since it was described */
+		if (flinfo.fn_strict && args->nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s %s is STRICT and has a null argument",
+							fn->what, fn->signature)));
+		fcinfo->args[i].value = args->values[i];
+		fcinfo->args[i].isnull = args->nulls[i];
+	}
+
+	pgstat_init_function_usage(fcinfo, &usage);
+	result = FunctionCallInvoke(fcinfo);
+	pgstat_end_function_usage(&usage, true);
+
+	*isnull = fcinfo->isnull;
+	return result;
+}
+
+/*
+ * set_descriptor
+ *		The columns of a set, as a FROM clause would expect them.
+ */
+static TupleDesc
+set_descriptor(FuncExpr *call, bool *is_row)
+{
+	TupleDesc	desc;
+	Oid			type;
+
+	switch (get_expr_result_type((Node *) call, &type, &desc))
+	{
+		case TYPEFUNC_COMPOSITE:
+		case TYPEFUNC_COMPOSITE_DOMAIN:
+			*is_row = true;
+			return BlessTupleDesc(desc);
+		case TYPEFUNC_SCALAR:
+			*is_row = false;
+			desc = CreateTemplateTupleDesc(1);
+			TupleDescInitEntry(desc, 1, "value", type, -1, 0);
+			return desc;
+		default:
+			elog(ERROR, "unexpected result type %u of function %u",
+				 call->funcresulttype, call->funcid);
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/*
+ * slot_to_json
+ *		One element of a set; a JSON array has no other null than JSON's.
+ */
+static void
+slot_to_json(TupleTableSlot *slot, bool is_row, Oid type, JsonbValue *element)
+{
+	Datum		value;
+	bool		isnull = false;
+	Jsonb	   *json;
+
+	if (is_row)
+		value = ExecFetchSlotHeapTupleDatum(slot);
+	else
+		value = slot_getattr(slot, 1, &isnull);
+
+	json = DatumToJsonb(value, isnull, is_row ? RECORDOID : type);
+	if (json == NULL)
+		element->type = jbvNull;
+	else
+	{
+		element->type = jbvBinary;
+		element->val.binary.data = &json->root;
+		element->val.binary.len = VARSIZE(json) - VARHDRSZ;
+	}
+}
+
+static Jsonb *
+tuplestore_to_json(Tuplestorestate *store, TupleDesc desc, bool is_row,
+				   Oid type)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc,
+													&TTSOpsMinimalTuple);
+	JsonbParseState *state = NULL;
+	JsonbValue	element;
+
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	while (tuplestore_gettupleslot(store, true, false, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		slot_to_json(slot, is_row, type, &element);
+		pushJsonbValue(&state, WJB_ELEM, &element);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
+}
+
+/*
+ * invoke_set
+ *		Call a function that returns a set, as a FROM clause does.
+ *
+ * The executor knows both protocols, value per call and materialize, checks
+ * the columns and calls the hook and the statistics.
+ */
+static Jsonb *
+invoke_set(const DurableFunction *fn, FuncExpr *call)
+{
+	EState	   *estate = CreateExecutorState();
+	ExprContext *econtext = CreateExprContext(estate);
+	MemoryContext argcontext;
+	SetExprState *setexpr;
+	Tuplestorestate *store;
+	TupleDesc	desc;
+	bool		is_row;
+	Jsonb	   *result;
+
+	argcontext = AllocSetContextCreate(estate->es_query_cxt,
+									   "durable set arguments",
+									   ALLOCSET_SMALL_SIZES);
+	desc = set_descriptor(call, &is_row);
+	setexpr = ExecInitTableFunctionResult((Expr *) call, econtext, NULL);
+	store = ExecMakeTableFunctionResult(setexpr, econtext, argcontext, desc,
+										false);
+	result = tuplestore_to_json(store, desc, is_row, fn->result_type);
+	tuplestore_end(store);
+	FreeExecutorState(estate);
+	return result;
+}
+
+/*
+ * FunctionInvoke
+ *		Call the function and return its result as JSON, NULL for SQL NULL.
+ *
+ * void gives NULL; a composite type or several OUT parameters an object, so
+ * do the INOUT and OUT parameters of a procedure however few they are; a set
+ * an array.  EXECUTE must have been checked.
+ *
+ * With nonatomic a procedure may commit.  Then no snapshot of ours may be
+ * active during the call, and the current context, fn and args must outlive
+ * transactions; the caller runs under a portal (see ExecuteCallStmt).
+ */
+Jsonb *
+FunctionInvoke(const DurableFunction *fn, DurableArguments *args,
+			   bool nonatomic)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext work = AllocSetContextCreate(caller, "durable call",
+											   ALLOCSET_DEFAULT_SIZES);
+	bool		pushed;
+	FuncExpr   *call;
+	Jsonb	   *result;
+
+	nonatomic = nonatomic && fn->nonatomic_ok;
+	pushed = !nonatomic && !ActiveSnapshotSet();
+	if (pushed)
+		PushActiveSnapshot(GetTransactionSnapshot());
+
+	MemoryContextSwitchTo(work);
+	call = call_expression(fn, args);
+	if (fn->returns_set)
+	{
+		Jsonb	   *set = invoke_set(fn, call);
+
+		MemoryContextSwitchTo(caller);
+		result = DatumGetJsonbPCopy(JsonbPGetDatum(set));
+	}
+	else
+	{
+		bool		isnull;
+		Datum		value = invoke_single(fn, args, call, nonatomic, &isnull);
+
+		/* the current context may be any other after a commit */
+		MemoryContextSwitchTo(caller);
+		if (nonatomic)
+			EnsurePortalSnapshotExists();
+		result = DatumToJsonb(value, isnull, fn->result_type);
+	}
+
+	if (pushed)
+		PopActiveSnapshot();
+	MemoryContextDelete(work);
+	return result;
+}
