@@ -9,6 +9,7 @@
 #ifndef DURABLE_COMPAT_H
 #define DURABLE_COMPAT_H
 
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
 
@@ -16,9 +17,24 @@
 #if PG_VERSION_NUM >= 160000
 #define compat_proc_aclcheck(function, role, mode) \
 	object_aclcheck(ProcedureRelationId, (function), (role), (mode))
+#define compat_namespace_aclcheck(namespace, role, mode) \
+	object_aclcheck(NamespaceRelationId, (namespace), (role), (mode))
+#define compat_proc_ownercheck(function, role) \
+	object_ownercheck(ProcedureRelationId, (function), (role))
 #else
 #define compat_proc_aclcheck(function, role, mode) \
 	pg_proc_aclcheck((function), (role), (mode))
+#define compat_namespace_aclcheck(namespace, role, mode) \
+	pg_namespace_aclcheck((namespace), (role), (mode))
+#define compat_proc_ownercheck(function, role) \
+	pg_proc_ownercheck((function), (role))
+#endif
+
+/* 17 asks whether a stronger lock counts too. */
+#if PG_VERSION_NUM >= 170000
+#define compat_lock_held_by_me(tag, mode)	LockHeldByMe((tag), (mode), false)
+#else
+#define compat_lock_held_by_me(tag, mode)	LockHeldByMe((tag), (mode))
 #endif
 
 #endif							/* DURABLE_COMPAT_H */

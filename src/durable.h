@@ -22,4 +22,25 @@
 #define ERRCODE_DURABLE_DUPLICATE		MAKE_SQLSTATE('W','F','0','0','8')
 #define ERRCODE_DURABLE_UNCATCHABLE		MAKE_SQLSTATE('W','F','0','0','9')
 
+/* Longest name or id of anything, in bytes. */
+#define DURABLE_MAX_NAME	400
+
+/* guc.c */
+typedef enum SandboxMode
+{
+	SANDBOX_OFF,
+	SANDBOX_WARN,
+	SANDBOX_STRICT
+} SandboxMode;
+
+extern int	durable_sandbox;	/* a SandboxMode */
+extern int	durable_argument_mismatch;	/* ERROR or WARNING */
+extern int	durable_retry_max_attempts;
+extern int	durable_retry_initial;	/* ms */
+extern double durable_retry_backoff;
+extern int	durable_retry_max_interval; /* ms */
+extern int	durable_retry_max_duration; /* ms, 0: no limit */
+
+extern void SettingsDefine(void);
+
 #endif							/* DURABLE_H */

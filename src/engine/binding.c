@@ -33,45 +33,12 @@
 #include "utils/syscache.h"
 
 #include "engine/binding.h"
+#include "engine/json.h"
 
 /* ------------------------------------------------------------------
  * Conversions
  * ------------------------------------------------------------------
  */
-
-static Jsonb *
-jsonb_copy(const Jsonb *json)
-{
-	Jsonb	   *copy = palloc(VARSIZE(json));
-
-	memcpy(copy, json, VARSIZE(json));
-	return copy;
-}
-
-static void
-jsonb_as_value(Jsonb *json, JsonbValue *value)
-{
-	value->type = jbvBinary;
-	value->val.binary.data = &json->root;
-	value->val.binary.len = VARSIZE(json) - VARHDRSZ;
-}
-
-static Jsonb *
-jsonb_null(void)
-{
-	JsonbValue	null;
-
-	null.type = jbvNull;
-	return JsonbValueToJsonb(&null);
-}
-
-static void
-string_as_value(const char *string, JsonbValue *value)
-{
-	value->type = jbvString;
-	value->val.string.val = pstrdup(string);
-	value->val.string.len = strlen(string);
-}
 
 /*
  * flat_copy
@@ -115,7 +82,7 @@ json_as_is(Jsonb *json, Oid type, bool *isnull)
 	Datum		value;
 
 	if (base == JSONBOID)
-		value = JsonbPGetDatum(jsonb_copy(json));
+		value = JsonbPGetDatum(JsonCopy(json));
 	else
 		value = CStringGetTextDatum(JsonbToCString(NULL, &json->root,
 												   VARSIZE(json)));
@@ -136,9 +103,9 @@ record_of_one(const char *name, Jsonb *json)
 	JsonbValue	value;
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	string_as_value(name, &value);
+	JsonStringAsValue(name, &value);
 	pushJsonbValue(&state, WJB_KEY, &value);
-	jsonb_as_value(json, &value);
+	JsonAsValue(json, &value);
 	pushJsonbValue(&state, WJB_VALUE, &value);
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
@@ -648,7 +615,7 @@ default_to_json(const DurableFunction *fn, const DurableArguments *args,
 	Oid			type = fn->param_types[param];
 
 	if (args->nulls[param])
-		return is_json_type(type) ? NULL : jsonb_null();
+		return is_json_type(type) ? NULL : JsonNull();
 	return DatumToJsonb(args->values[param], false, type);
 }
 
@@ -687,9 +654,9 @@ build_object(const DurableFunction *fn, Jsonb **given)
 		/* an unnamed one has a default here, and no way to be said */
 		if (given[i] == NULL || fn->param_names[i][0] == '\0')
 			continue;
-		string_as_value(fn->param_names[i], &value);
+		JsonStringAsValue(fn->param_names[i], &value);
 		pushJsonbValue(&state, WJB_KEY, &value);
-		jsonb_as_value(given[i], &value);
+		JsonAsValue(given[i], &value);
 		pushJsonbValue(&state, WJB_VALUE, &value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
@@ -708,7 +675,7 @@ build_array(const DurableFunction *fn, Jsonb **given)
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = 0; i < n; i++)
 	{
-		jsonb_as_value(given[i] != NULL ? given[i] : jsonb_null(), &value);
+		JsonAsValue(given[i] != NULL ? given[i] : JsonNull(), &value);
 		pushJsonbValue(&state, WJB_ELEM, &value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
@@ -769,7 +736,7 @@ ArgumentsFreezeDefaults(const DurableFunction *fn, Jsonb *input)
 	(void) ArgumentsBind(fn, frozen);
 
 	MemoryContextSwitchTo(caller);
-	frozen = jsonb_copy(frozen);
+	frozen = JsonCopy(frozen);
 	if (pushed)
 		PopActiveSnapshot();
 	MemoryContextDelete(work);

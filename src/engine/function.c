@@ -41,6 +41,7 @@
 #include "compat.h"
 #include "durable.h"
 #include "engine/binding.h"
+#include "engine/json.h"
 
 /*
  * kind_is_usable
@@ -586,11 +587,7 @@ slot_to_json(TupleTableSlot *slot, bool is_row, Oid type, JsonbValue *element)
 	if (json == NULL)
 		element->type = jbvNull;
 	else
-	{
-		element->type = jbvBinary;
-		element->val.binary.data = &json->root;
-		element->val.binary.len = VARSIZE(json) - VARHDRSZ;
-	}
+		JsonAsValue(json, element);
 }
 
 static Jsonb *

@@ -208,6 +208,19 @@ find_rule(const LintRule *rules, const char *name)
 	return NULL;
 }
 
+/*
+ * LintAdvice
+ *		What to write instead of a function of the server, or NULL if nothing
+ *		is wrong with it.
+ */
+const char *
+LintAdvice(const char *function, int nargs)
+{
+	if (strcmp(function, "age") == 0 && nargs != 1)
+		return NULL;
+	return find_rule(function_rules, function);
+}
+
 static void
 report(Lint *lint, int line, const char *found, const char *replacement)
 {

@@ -1,0 +1,153 @@
+/*
+ * Tables.  Functions and roles are kept as text (an OID beside the name), so
+ * that pg_upgrade and restore work; no foreign keys, so that a message or a
+ * history row never locks the instance it belongs to.
+ */
+
+-- A registered workflow: its name, its owner and how it runs.
+CREATE TABLE durable_internal.workflow (
+    name             text PRIMARY KEY,
+    owner            oid NOT NULL,
+    owner_name       name NOT NULL,
+    version          int NOT NULL,
+    run_as           text NOT NULL CHECK (run_as IN ('starter', 'owner')),
+    sandbox          text CHECK (sandbox IN ('strict', 'warn', 'off')),
+    activity_retry   jsonb,
+    capture_settings text[] NOT NULL,
+    registered_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Each definition a workflow has had.
+CREATE TABLE durable_internal.workflow_version (
+    workflow   text NOT NULL,
+    version    int NOT NULL,
+    function   text NOT NULL,           -- signature, read again by name
+    definition text NOT NULL,
+    hash       text NOT NULL,
+    whole      bool NOT NULL,           -- one jsonb parameter gets the input
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (workflow, version)
+);
+
+-- Activities registered by a role, for its workflows and its instances.
+CREATE TABLE durable_internal.activity (
+    owner         oid NOT NULL,
+    owner_name    name NOT NULL,
+    name          text NOT NULL,
+    function      text NOT NULL,
+    retry         jsonb,
+    registered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (owner, name)
+);
+
+/*
+ * One row a run; the run of the highest number is the current one of its id.
+ * What changes (status, awaits, suspended) is in no index and no predicate of
+ * one, so that its updates are HOT.  While a row of ready stands for the
+ * instance, that says pending or running, and status is what it was before.
+ */
+CREATE TABLE durable_internal.instance (
+    iid           bigint PRIMARY KEY,
+    id            text NOT NULL,
+    run           int NOT NULL,
+    chain         bigint NOT NULL,      -- iid of the first run of the chain
+    workflow      text NOT NULL,
+    version       int NOT NULL,
+    status        text NOT NULL,
+    awaits        text[],               -- names of the signals it waits for
+    suspended     text CHECK (suspended IN ('paused', 'held')),
+    reason        text,                 -- why it is suspended
+    run_as        oid NOT NULL,
+    run_as_name   name NOT NULL,
+    priority      int NOT NULL,
+    body_failures int NOT NULL DEFAULT 0,   -- passes lost to the environment
+    seed          bigint NOT NULL,
+    tags          jsonb NOT NULL,
+    created_at    timestamptz NOT NULL,
+    started_at    timestamptz,
+    ended_at      timestamptz,
+    end_seq       int,                  -- the history row with the outcome
+    UNIQUE (id, run)
+) WITH (fillfactor = 70);
+CREATE INDEX instance_workflow ON durable_internal.instance (workflow, created_at);
+CREATE INDEX instance_chain ON durable_internal.instance (chain) WHERE chain <> iid;
+CREATE INDEX instance_tags ON durable_internal.instance USING gin (tags) WHERE tags <> '{}';
+
+/*
+ * The queue of what can run or is running: a row with a lease is being run by
+ * the driver of that incarnation.  Insert, one HOT update, delete.
+ */
+CREATE TABLE durable_internal.ready (
+    iid       bigint PRIMARY KEY,
+    run_as    oid NOT NULL,
+    priority  int NOT NULL,
+    lease     bigint,
+    leased_at timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01,
+        autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ready_order ON durable_internal.ready (run_as, priority DESC, iid);
+
+-- When a waiting instance must be looked at again: its earliest deadline.
+CREATE TABLE durable_internal.timer (
+    iid     bigint PRIMARY KEY,
+    run_as  oid NOT NULL,
+    wake_at timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.01,
+        autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX timer_due ON durable_internal.timer (wake_at);
+
+/*
+ * The history, appended only.  Row 1 holds what the run was started with
+ * (args: the input, data: its settings), row end_seq what it ended with.  The
+ * primary key is the fence: of two executors of an instance, the second
+ * cannot insert its next row.
+ */
+CREATE TABLE durable_internal.history (
+    iid        bigint NOT NULL,
+    seq        int NOT NULL,
+    position   int,
+    event      text NOT NULL,
+    name       text,
+    step_id    text,
+    args       jsonb,
+    result     jsonb,
+    error      jsonb,
+    data       jsonb,
+    attempt    int,                     -- of an activity that failed
+    wake_at    timestamptz,             -- deadline, or time of the next attempt
+    started_at timestamptz,
+    at         timestamptz NOT NULL,
+    PRIMARY KEY (iid, seq)
+);
+
+-- Messages that no instance has taken yet, by the chain of runs they are for.
+CREATE TABLE durable_internal.inbox (
+    mid     bigint PRIMARY KEY,
+    chain   bigint NOT NULL,
+    kind    text NOT NULL,
+    name    text NOT NULL,
+    payload jsonb NOT NULL,
+    sent_at timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.01,
+        autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX inbox_chain ON durable_internal.inbox (chain, mid);
+
+CREATE SEQUENCE durable_internal.iid_seq;
+CREATE SEQUENCE durable_internal.mid_seq;
+CREATE SEQUENCE durable_internal.incarnation_seq;
+
+REVOKE ALL ON ALL TABLES IN SCHEMA durable_internal FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA durable_internal FROM PUBLIC;
+
+-- pg_dump carries everything.
+DO $$
+DECLARE
+    relation regclass;
+BEGIN
+    FOR relation IN SELECT c.oid FROM pg_catalog.pg_class c
+                     WHERE c.relnamespace = 'durable_internal'::regnamespace
+                       AND c.relkind IN ('r', 'S')
+    LOOP
+        PERFORM pg_catalog.pg_extension_config_dump(relation, '');
+    END LOOP;
+END $$;

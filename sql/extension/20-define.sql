@@ -1,0 +1,44 @@
+/*
+ * Define: workflows, activities, retry policies.
+ */
+CREATE FUNCTION durable_register(
+    workflow         text,
+    name             text DEFAULT NULL,
+    run_as           text DEFAULT 'starter',
+    sandbox          text DEFAULT NULL,
+    activity_retry   jsonb DEFAULT NULL,
+    capture_settings text[] DEFAULT '{}'
+) RETURNS text
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_unregister(name text) RETURNS bool
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_register_activity(
+    activity text,
+    function text DEFAULT NULL,
+    retry    jsonb DEFAULT NULL
+) RETURNS text
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_retry_policy(
+    max_attempts  int DEFAULT NULL,
+    initial       interval DEFAULT NULL,
+    backoff       float8 DEFAULT NULL,
+    max_interval  interval DEFAULT NULL,
+    max_duration  interval DEFAULT NULL,
+    strategy      text DEFAULT NULL,
+    jitter        float8 DEFAULT NULL,
+    retryable     text[] DEFAULT NULL,
+    non_retryable text[] DEFAULT NULL
+) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_internal.lint(
+    source          text,
+    language        text,
+    OUT line        int,
+    OUT found       text,
+    OUT replacement text
+) RETURNS SETOF record
+LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'durable_lint';

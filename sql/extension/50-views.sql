@@ -1,0 +1,115 @@
+/*
+ * Look.  Every view shows the instances of the roles the caller is a member
+ * of; superusers see all, members of pg_monitor see all rows without payloads.
+ */
+
+-- What the caller may see, found out once a query.
+CREATE VIEW durable_internal.caller AS
+    SELECT r.rolsuper AS sees_all,
+           r.rolsuper OR pg_catalog.pg_has_role('pg_monitor', 'USAGE') AS sees_rows,
+           ARRAY(SELECT m.oid FROM pg_catalog.pg_roles m
+                  WHERE pg_catalog.pg_has_role(m.oid, 'MEMBER')) AS roles
+      FROM pg_catalog.pg_roles r
+     WHERE r.rolname = current_user;
+
+-- The instances the caller may see, and whether their payloads too.
+CREATE VIEW durable_internal.visible_instance WITH (security_barrier) AS
+    SELECT i.*, c.sees_all OR i.run_as = ANY (c.roles) AS payloads
+      FROM durable_internal.instance i
+     CROSS JOIN durable_internal.caller c
+     WHERE c.sees_rows OR i.run_as = ANY (c.roles);
+
+CREATE VIEW durable.instances WITH (security_barrier) AS
+    SELECT i.id, i.run, i.workflow, i.version,
+           CASE WHEN i.suspended IS NOT NULL THEN i.suspended
+                WHEN i.end_seq IS NOT NULL OR r.iid IS NULL THEN i.status
+                WHEN r.lease IS NOT NULL THEN 'running'
+                ELSE 'pending'
+           END AS status,
+           i.awaits,
+           CASE WHEN i.payloads THEN i.reason END AS reason,
+           CASE WHEN i.payloads THEN s.args END AS input,
+           CASE WHEN i.payloads THEN e.result END AS result,
+           CASE WHEN i.payloads THEN e.error END AS error,
+           i.run_as_name AS run_as, i.priority, i.tags,
+           i.created_at, i.started_at, i.ended_at, t.wake_at
+      FROM durable_internal.visible_instance i
+      LEFT JOIN durable_internal.history s ON s.iid = i.iid AND s.seq = 1
+      LEFT JOIN durable_internal.history e ON e.iid = i.iid AND e.seq = i.end_seq
+      LEFT JOIN durable_internal.ready r ON r.iid = i.iid
+      LEFT JOIN durable_internal.timer t ON t.iid = i.iid;
+
+CREATE VIEW durable.events WITH (security_barrier) AS
+    SELECT i.id, i.run, h.seq, h.position, h.event, h.name, h.step_id, h.attempt,
+           CASE WHEN i.payloads THEN h.args END AS args,
+           CASE WHEN i.payloads THEN h.result END AS result,
+           CASE WHEN i.payloads THEN h.error END AS error,
+           CASE WHEN i.payloads THEN h.data END AS data,
+           h.wake_at, h.started_at, h.at
+      FROM durable_internal.visible_instance i
+      JOIN durable_internal.history h ON h.iid = i.iid;
+
+-- One row a step, folded from its events: the last one tells how it stands.
+CREATE VIEW durable.steps WITH (security_barrier) AS
+    SELECT i.id, i.run, s.position, s.step_id, s.kind, s.name, s.state, s.attempts,
+           CASE WHEN i.payloads THEN s.args END AS args,
+           CASE WHEN i.payloads THEN s.result END AS result,
+           CASE WHEN i.payloads THEN s.error END AS error,
+           s.started_at, s.finished_at, s.wake_at
+      FROM durable_internal.visible_instance i
+     CROSS JOIN LATERAL (
+        SELECT first.position, first.step_id, first.name, first.args,
+               CASE WHEN first.event LIKE 'Activity%' THEN 'activity'
+                    WHEN first.event LIKE 'Timer%' THEN 'timer'
+                    ELSE 'signal'
+               END AS kind,
+               CASE last.event
+                    WHEN 'ActivityCompleted' THEN 'completed'
+                    WHEN 'ActivityFailed' THEN 'failed'
+                    WHEN 'ActivityRetryScheduled' THEN 'retrying'
+                    WHEN 'TimerExpired' THEN 'completed'
+                    WHEN 'SignalReceived' THEN 'completed'
+                    WHEN 'SignalTimedOut' THEN 'timed_out'
+                    ELSE 'waiting'
+               END AS state,
+               CASE WHEN first.event LIKE 'Activity%'
+                    THEN f.failures + (last.event = 'ActivityCompleted')::int
+               END AS attempts,
+               last.result, last.error,
+               coalesce(first.started_at, first.at) AS started_at,
+               CASE WHEN last.event NOT IN ('ActivityRetryScheduled', 'TimerStarted', 'SignalAwaited')
+                    THEN last.at
+               END AS finished_at,
+               last.wake_at
+          FROM (SELECT h.position, min(h.seq) AS first_seq, max(h.seq) AS last_seq,
+                       coalesce(max(h.attempt), 0) AS failures
+                  FROM durable_internal.history h
+                 WHERE h.iid = i.iid AND h.position IS NOT NULL
+                 GROUP BY h.position) f
+          JOIN durable_internal.history first ON first.iid = i.iid AND first.seq = f.first_seq
+          JOIN durable_internal.history last ON last.iid = i.iid AND last.seq = f.last_seq
+     ) s;
+
+CREATE VIEW durable.messages WITH (security_barrier) AS
+    SELECT i.id, i.run, m.kind, m.name,
+           CASE WHEN i.payloads THEN m.payload END AS payload,
+           m.sent_at
+      FROM durable_internal.visible_instance i
+      JOIN durable_internal.inbox m ON m.chain = i.chain
+     WHERE i.run = (SELECT max(n.run) FROM durable_internal.instance n WHERE n.id = i.id);
+
+CREATE VIEW durable.timers WITH (security_barrier) AS
+    SELECT i.id, i.run, i.workflow, t.wake_at
+      FROM durable_internal.visible_instance i
+      JOIN durable_internal.timer t ON t.iid = i.iid;
+
+-- Workflows are no secret, as functions are none.
+CREATE VIEW durable.workflows WITH (security_barrier) AS
+    SELECT w.name, w.owner_name AS owner, w.version, v.function, v.hash, w.run_as,
+           w.sandbox, w.activity_retry, w.capture_settings, w.registered_at
+      FROM durable_internal.workflow w
+      JOIN durable_internal.workflow_version v
+        ON v.workflow = w.name AND v.version = w.version;
+
+GRANT SELECT ON durable.instances, durable.events, durable.steps, durable.messages,
+                durable.timers, durable.workflows TO PUBLIC;

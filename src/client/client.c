@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.c
+ *	  What the functions for any session share: who may do what.
+ *
+ * The extension's functions are in a schema that everyone may use, so each
+ * asks for USAGE on schema durable itself.  An instance is there for members
+ * of the role it runs as; to all others it does not exist.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "client/client.h"
+#include "compat.h"
+#include "durable.h"
+#include "engine/replay.h"
+
+static void
+check_usage(void)
+{
+	Oid			namespace = get_namespace_oid("durable", true);
+
+	if (!OidIsValid(namespace))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"durable\" is not installed in this database"),
+				 errhint("Run CREATE EXTENSION durable.")));
+	if (compat_namespace_aclcheck(namespace, GetUserId(), ACL_USAGE) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for durable"),
+				 errhint("A role needs USAGE on schema durable: GRANT USAGE ON SCHEMA durable TO %s.",
+						 quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+}
+
+/*
+ * ClientEnter: every function for clients begins here.
+ *
+ * Called in a body it would have to be a command of the workflow.
+ */
+void
+ClientEnter(const char *function)
+{
+	if (CurrentContext == CONTEXT_BODY)
+	{
+		(void) ReplayEnter(function);
+		ReplayVerdict(CurrentActivation, ERRCODE_DURABLE_SANDBOX,
+					  psprintf("the body of a workflow must not call %s()", function),
+					  "Call it in an activity.");
+	}
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("%s() cannot be called while the server is in recovery", function),
+				 errhint("Call it on the primary. The views can be read here.")));
+	check_usage();
+}
+
+/*
+ * ClientFindInstance: the current run of an id that the caller may see.
+ */
+InstanceRow *
+ClientFindInstance(const char *id)
+{
+	InstanceRow *instance = InstanceFind(id);
+
+	if (instance == NULL || !is_member_of_role(GetUserId(), instance->run_as))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_UNDEFINED),
+				 errmsg("instance \"%s\" does not exist", id),
+				 errhint("The view durable.instances shows those that you may see.")));
+	return instance;
+}

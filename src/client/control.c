@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * control.c
+ *	  An instance from outside: durable_signal, durable_status,
+ *	  durable_result, durable_resume.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+
+#include "arguments.h"
+#include "client/client.h"
+#include "durable.h"
+#include "engine/failure.h"
+
+PG_FUNCTION_INFO_V1(durable_signal);
+PG_FUNCTION_INFO_V1(durable_status);
+PG_FUNCTION_INFO_V1(durable_result);
+PG_FUNCTION_INFO_V1(durable_resume);
+
+static void
+refuse_ended(const InstanceRow *instance)
+{
+	if (instance->ended)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" has ended: it is %s", instance->id,
+						instance->status)));
+}
+
+/*
+ * durable_signal: leave a message for an instance.
+ */
+Datum
+durable_signal(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	char	   *name = ArgName(fcinfo, 1, "name");
+	Jsonb	   *payload = ArgJsonb(fcinfo, 2, "payload");
+	InstanceRow *instance;
+
+	ClientEnter("durable_signal");
+	instance = ClientFindInstance(id);
+	refuse_ended(instance);
+	InboxInsert(instance->chain, "signal", name, payload);
+	PG_RETURN_VOID();
+}
+
+/*
+ * durable_status: what it is doing.
+ */
+Datum
+durable_status(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+
+	ClientEnter("durable_status");
+	PG_RETURN_TEXT_P(cstring_to_text(ClientFindInstance(id)->status));
+}
+
+/*
+ * durable_result: what a completed instance returned, or the error of one
+ * that failed.
+ */
+Datum
+durable_result(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	InstanceRow *instance;
+	Jsonb	   *result;
+	Jsonb	   *error;
+
+	ClientEnter("durable_result");
+	instance = ClientFindInstance(id);
+	if (!instance->ended)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" has no result yet: it is %s", id,
+						instance->status),
+				 instance->reason ? errdetail("%s", instance->reason) : 0));
+	InstanceOutcome(instance->iid, &result, &error);
+	if (error != NULL)
+		FailureThrow(error);
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(result);
+}
+
+/*
+ * durable_resume: let an instance that is held go on.
+ */
+Datum
+durable_resume(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	InstanceRow *instance;
+	bool		resumed;
+
+	ClientEnter("durable_resume");
+	instance = ClientFindInstance(id);
+	refuse_ended(instance);
+	resumed = InstanceResume(instance->iid);
+	if (resumed)
+		ReadyInsert(instance->iid);
+	PG_RETURN_BOOL(resumed);
+}

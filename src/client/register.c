@@ -1,0 +1,311 @@
+/*-------------------------------------------------------------------------
+ *
+ * register.c
+ *	  Define: durable_register, durable_unregister and
+ *	  durable_register_activity.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "common/cryptohash.h"
+#include "common/md5.h"
+#include "common/sha2.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "arguments.h"
+#include "client/client.h"
+#include "compat.h"
+#include "durable.h"
+#include "engine/binding.h"
+#include "engine/lint.h"
+#include "engine/retry.h"
+#include "engine/sandbox.h"
+#include "engine/settings.h"
+
+PG_FUNCTION_INFO_V1(durable_register);
+PG_FUNCTION_INFO_V1(durable_unregister);
+PG_FUNCTION_INFO_V1(durable_register_activity);
+
+static Oid
+function_owner(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * definition_of: the text that makes the function again, whatever the
+ * session's settings.
+ */
+static char *
+definition_of(Oid function)
+{
+	int			level = NewGUCNestLevel();
+	Datum		definition;
+
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	definition = OidFunctionCall1(F_PG_GET_FUNCTIONDEF,
+								  ObjectIdGetDatum(function));
+	AtEOXact_GUC(false, level);
+	return TextDatumGetCString(definition);
+}
+
+static char *
+hash_of(const char *text)
+{
+	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
+	char	   *hex = palloc(2 * PG_SHA256_DIGEST_LENGTH + 1);
+
+	if (pg_cryptohash_init(context) < 0 ||
+		pg_cryptohash_update(context, (const uint8 *) text, strlen(text)) < 0 ||
+		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
+		elog(ERROR, "could not compute a hash");
+	pg_cryptohash_free(context);
+	for (int i = 0; i < PG_SHA256_DIGEST_LENGTH; i++)
+		sprintf(hex + 2 * i, "%02x", digest[i]);
+	return hex;
+}
+
+static void
+check_choice(const char *value, const char *parameter,
+			 const char *const *choices)
+{
+	for (int i = 0; choices[i] != NULL; i++)
+	{
+		if (strcmp(value, choices[i]) == 0)
+			return;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for %s: \"%s\"", parameter, value),
+			 choices[2] ?
+			 errhint("It can be %s, %s or %s.", choices[0], choices[1], choices[2]) :
+			 errhint("It can be %s or %s.", choices[0], choices[1])));
+}
+
+/*
+ * check_source: tell of what the body should not contain.
+ */
+static void
+check_source(const DurableFunction *fn, SandboxMode mode)
+{
+	List	   *findings;
+	LintFinding *finding;
+	ListCell   *lc;
+
+	if (mode == SANDBOX_OFF)
+		return;
+	findings = LintFunction(fn->oid);
+	if (findings == NIL)
+		return;
+
+	foreach(lc, findings)
+	{
+		finding = lfirst(lc);
+		if (mode == SANDBOX_WARN || list_length(findings) > 1)
+			ereport(WARNING,
+					(errcode(ERRCODE_DURABLE_SANDBOX),
+					 errmsg("workflow %s: %s in line %d", fn->signature,
+							finding->found, finding->line),
+					 errhint("%s", finding->replacement)));
+	}
+	finding = linitial(findings);
+	if (mode == SANDBOX_STRICT)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_SANDBOX),
+				 errmsg("workflow %s must not contain %s (line %d)",
+						fn->signature, finding->found, finding->line),
+				 errdetail("The body runs again on each replay and must come to the same steps each time."),
+				 errhint("%s", finding->replacement)));
+}
+
+/*
+ * default_name: the function's name as the user wrote it, without types.
+ */
+static char *
+default_name(const char *function)
+{
+	const char *paren = strchr(function, '(');
+	int			length = paren ? paren - function : strlen(function);
+
+	while (length > 0 && function[length - 1] == ' ')
+		length--;
+	return pnstrdup(function, length);
+}
+
+static void
+check_owner(Oid owner, const char *what, const char *name)
+{
+	if (!is_member_of_role(GetUserId(), owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of %s %s", what, name)));
+}
+
+static Datum
+read_capture_settings(FunctionCallInfo fcinfo, int i)
+{
+	Datum	   *names;
+	bool	   *nulls;
+	int			count;
+
+	ArgNotNull(fcinfo, i, "capture_settings");
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(i), TEXTOID, -1, false,
+					  TYPALIGN_INT, &names, &nulls, &count);
+	for (int n = 0; n < count; n++)
+	{
+		if (nulls[n])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("capture_settings must not contain nulls")));
+		SettingsCheckName(TextDatumGetCString(names[n]));
+	}
+	return PG_GETARG_DATUM(i);
+}
+
+static DurableFunction *
+find_own_function(const char *text, const char *what)
+{
+	DurableFunction *fn = FunctionDescribe(FunctionResolve(text, what), what);
+
+	check_owner(function_owner(fn->oid), "function", fn->signature);
+	return fn;
+}
+
+/*
+ * notice_procedure: say when steps of a procedure cannot run in place.
+ */
+static void
+notice_procedure(const DurableFunction *fn, SandboxMode mode)
+{
+	if (fn->prokind != PROKIND_PROCEDURE)
+		return;
+	if (!fn->nonatomic_ok)
+		ereport(NOTICE,
+				(errmsg("procedure %s cannot commit in place", fn->signature),
+				 errdetail("It is SECURITY DEFINER or has SET clauses: CALL durable_step() works there as durable_call() does.")));
+	else if (mode != SANDBOX_STRICT)
+		ereport(NOTICE,
+				(errmsg("procedure %s does not commit in place", fn->signature),
+				 errdetail("Only sandbox \"strict\" allows that: CALL durable_step() works as durable_call() does.")));
+}
+
+/*
+ * durable_register: make a function known as a workflow.
+ */
+Datum
+durable_register(PG_FUNCTION_ARGS)
+{
+	static const char *const run_as_choices[] = {"starter", "owner", NULL};
+	static const char *const sandbox_choices[] = {"strict", "warn", "off", NULL};
+	char	   *text = ArgText(fcinfo, 0, "workflow");
+	WorkflowRow row = {0};
+	WorkflowRow *known;
+	DurableFunction *fn;
+
+	ClientEnter("durable_register");
+	row.name = ArgNameOrNull(fcinfo, 1, "name");
+	if (row.name == NULL)
+		row.name = default_name(text);
+	row.run_as = ArgText(fcinfo, 2, "run_as");
+	check_choice(row.run_as, "run_as", run_as_choices);
+	if (!PG_ARGISNULL(3))
+	{
+		row.sandbox = ArgText(fcinfo, 3, "sandbox");
+		check_choice(row.sandbox, "sandbox", sandbox_choices);
+	}
+	row.activity_retry = ArgJsonbOrNull(fcinfo, 4);
+	RetryCheck(row.activity_retry, "activity_retry");
+	row.capture_settings = read_capture_settings(fcinfo, 5);
+
+	fn = find_own_function(text, "workflow");
+	check_source(fn, SandboxModeFromText(row.sandbox));
+	notice_procedure(fn, SandboxModeFromText(row.sandbox));
+
+	known = WorkflowFind(row.name);
+	if (known != NULL)
+		check_owner(known->owner, "workflow", row.name);
+	row.owner = function_owner(fn->oid);
+	row.owner_name = GetUserNameFromId(row.owner, false);
+	row.function = pstrdup(fn->signature);
+	row.definition = definition_of(fn->oid);
+	row.hash = hash_of(row.definition);
+	row.whole = fn->whole;
+	if (known != NULL && strcmp(known->hash, row.hash) == 0 &&
+		strcmp(known->function, row.function) == 0)
+		row.version = known->version;
+	else
+		row.version = WorkflowLastVersion(row.name) + 1;
+	WorkflowStore(&row);
+	PG_RETURN_TEXT_P(cstring_to_text(row.name));
+}
+
+/*
+ * durable_unregister: forget a workflow; false if there is none.
+ */
+Datum
+durable_unregister(PG_FUNCTION_ARGS)
+{
+	char	   *name = ArgText(fcinfo, 0, "name");
+	WorkflowRow *row;
+
+	ClientEnter("durable_unregister");
+	row = WorkflowFind(name);
+	if (row == NULL)
+		PG_RETURN_BOOL(false);
+	check_owner(row->owner, "workflow", name);
+	if (WorkflowHasLiveInstances(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("workflow \"%s\" has instances that have not ended", name),
+				 errhint("The view durable.instances shows them.")));
+	WorkflowDelete(name);
+	PG_RETURN_BOOL(true);
+}
+
+/*
+ * durable_register_activity: give an activity a name of its own and a policy.
+ *
+ * It counts for the workflows and the instances of the role that registers.
+ */
+Datum
+durable_register_activity(PG_FUNCTION_ARGS)
+{
+	ActivityRow row = {0};
+	DurableFunction *fn;
+
+	row.name = ArgName(fcinfo, 0, "activity");
+	row.function = PG_ARGISNULL(1) ? row.name : ArgText(fcinfo, 1, "function");
+	row.retry = ArgJsonbOrNull(fcinfo, 2);
+	ClientEnter("durable_register_activity");
+	RetryCheck(row.retry, "retry");
+
+	fn = find_own_function(row.function, "activity");
+	row.function = pstrdup(fn->signature);
+	row.owner = GetUserId();
+	row.owner_name = GetUserNameFromId(row.owner, false);
+	if (PG_ARGISNULL(1))
+		row.name = default_name(row.name);
+	ActivityStore(&row);
+	PG_RETURN_TEXT_P(cstring_to_text(row.name));
+}

@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * activation.c
+ *	  An instance in memory: its history as commands.
+ *
+ * Read once an activation, with one indexed scan, and kept across passes.  It
+ * moves together with the rows that are written; when a transaction fails
+ * with rows in it, all is read again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "engine/json.h"
+#include "engine/replay.h"
+#include "engine/settings.h"
+
+typedef struct StepIdEntry
+{
+	char		id[DURABLE_MAX_NAME + 16];
+	int			count;			/* of automatic ids with this base */
+} StepIdEntry;
+
+static void
+add_command(Activation *a, Command *command)
+{
+	if (a->ncommands == a->size)
+	{
+		a->size *= 2;
+		a->commands = repalloc_huge(a->commands, sizeof(Command *) * a->size);
+	}
+	a->commands[a->ncommands++] = command;
+}
+
+static StepIdEntry *
+step_id_entry(Activation *a, const char *id, bool *found)
+{
+	char		key[sizeof(((StepIdEntry *) NULL)->id)];
+	StepIdEntry *entry;
+
+	memset(key, 0, sizeof(key));
+	strlcpy(key, id, sizeof(key));
+	entry = hash_search(a->step_ids, key, HASH_ENTER, found);
+	if (!*found)
+		entry->count = 0;
+	return entry;
+}
+
+static bool
+step_id_is_used(Activation *a, const char *id)
+{
+	return hash_search(a->step_ids, id, HASH_FIND, NULL) != NULL;
+}
+
+/*
+ * name_counter: how many ids of the form name:n there are.
+ *
+ * Counters are kept under keys that no id can have.
+ */
+static int *
+name_counter(Activation *a, const char *name)
+{
+	char		key[sizeof(((StepIdEntry *) NULL)->id)];
+	bool		found;
+
+	snprintf(key, sizeof(key), "\n%s", name);
+	return &step_id_entry(a, key, &found)->count;
+}
+
+static bool
+is_numbered(const Command *command)
+{
+	size_t		length = strlen(command->name);
+
+	return strncmp(command->step_id, command->name, length) == 0 &&
+		command->step_id[length] == ':';
+}
+
+static void
+use_step_id(Activation *a, const Command *command)
+{
+	bool		found;
+
+	(void) step_id_entry(a, command->step_id, &found);
+	if (is_numbered(command))
+		++*name_counter(a, command->name);
+}
+
+static void
+unuse_step_id(Activation *a, const Command *command)
+{
+	hash_search(a->step_ids, command->step_id, HASH_REMOVE, NULL);
+	if (is_numbered(command))
+		--*name_counter(a, command->name);
+}
+
+/*
+ * choose_step_id: the caller's, or the next of the name.
+ */
+static char *
+choose_step_id(Activation *a, const CommandRequest *request)
+{
+	int			n;
+	char	   *id;
+
+	if (request->step_id != NULL)
+	{
+		if (step_id_is_used(a, request->step_id))
+			ereport(ERROR,
+					(errcode(ERRCODE_DURABLE_DUPLICATE),
+					 errmsg("step id \"%s\" is already used in this run",
+							request->step_id),
+					 errhint("Give each step an id of its own, or leave it out.")));
+		return pstrdup(request->step_id);
+	}
+
+	n = *name_counter(a, request->name);
+	do
+		id = psprintf("%s:%d", request->name, ++n);
+	while (step_id_is_used(a, id));
+	return id;
+}
+
+static CommandKind
+kind_of_event(const char *event)
+{
+	if (strncmp(event, "Activity", 8) == 0)
+		return COMMAND_ACTIVITY;
+	if (strncmp(event, "Timer", 5) == 0)
+		return COMMAND_TIMER;
+	return COMMAND_SIGNAL;
+}
+
+static CommandState
+state_of_event(const char *event)
+{
+	if (strcmp(event, "ActivityCompleted") == 0 ||
+		strcmp(event, "TimerExpired") == 0 ||
+		strcmp(event, "SignalReceived") == 0)
+		return COMMAND_COMPLETED;
+	if (strcmp(event, "ActivityFailed") == 0)
+		return COMMAND_FAILED;
+	if (strcmp(event, "SignalTimedOut") == 0)
+		return COMMAND_TIMED_OUT;
+	return COMMAND_ISSUED;
+}
+
+/*
+ * apply_row: what a row says about its command.
+ */
+static void
+apply_row(Command *command, const HistoryRow *row)
+{
+	command->recorded = true;
+	command->state = state_of_event(row->event);
+	command->result = row->result;
+	command->error = row->error;
+	command->at = row->at;
+	command->wake_at = row->wake_at;
+	if (row->attempt > 0)
+		command->attempts = row->attempt;
+	if (command->first_at == 0)
+		command->first_at = row->started_at;
+}
+
+static Command *
+command_of_row(Activation *a, const HistoryRow *row)
+{
+	Command    *command;
+
+	if (row->position <= a->ncommands)
+		return a->commands[row->position - 1];
+	if (row->position != a->ncommands + 1)
+		elog(ERROR, "history of instance \"%s\" lacks position %d",
+			 a->instance->id, a->ncommands + 1);
+
+	command = palloc0(sizeof(Command));
+	command->position = row->position;
+	command->kind = kind_of_event(row->event);
+	command->name = row->name;
+	command->step_id = row->step_id;
+	command->args = row->args;
+	if (command->step_id != NULL)
+		use_step_id(a, command);
+	add_command(a, command);
+	return command;
+}
+
+static void
+visit_row(const HistoryRow *row, void *arg)
+{
+	Activation *a = arg;
+	MemoryContext old = MemoryContextSwitchTo(a->history_cxt);
+
+	if (row->seq == 1)
+	{
+		a->input = row->args;
+		a->settings = SettingsRead(row->data);
+		a->started_at = row->at;
+	}
+	else if (row->position > 0)
+		apply_row(command_of_row(a, row), row);
+	a->next_seq = row->seq + 1;
+	a->last_at = Max(a->last_at, row->at);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * ActivationReadHistory: read all there is, forgetting what was in memory.
+ */
+void
+ActivationReadHistory(Activation *a)
+{
+	HASHCTL		info = {0};
+
+	MemoryContextReset(a->history_cxt);
+	a->size = 16;
+	a->ncommands = 0;
+	a->commands = MemoryContextAlloc(a->history_cxt,
+									 sizeof(Command *) * a->size);
+	info.keysize = sizeof(((StepIdEntry *) NULL)->id);
+	info.entrysize = sizeof(StepIdEntry);
+	info.hcxt = a->history_cxt;
+	a->step_ids = hash_create("durable step ids", 16, &info,
+							  HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	a->last_at = 0;
+	a->next_seq = 1;
+	a->input = NULL;
+	a->arguments = NULL;
+	a->running = a->unconfirmed = NULL;
+	a->dirty = false;
+	HistoryScan(a->instance->iid, a->history_cxt, visit_row, a);
+	if (a->input == NULL)
+		elog(ERROR, "instance \"%s\" has no history", a->instance->id);
+}
+
+/*
+ * ActivationStamp: the time of an event that happens now, never going back.
+ */
+TimestampTz
+ActivationStamp(Activation *a)
+{
+	a->last_at = Max(GetCurrentTimestamp(), a->last_at);
+	return a->last_at;
+}
+
+static Jsonb *
+kept(Activation *a, Jsonb *json)
+{
+	MemoryContext old;
+	Jsonb	   *copy;
+
+	if (json == NULL)
+		return NULL;
+	old = MemoryContextSwitchTo(a->history_cxt);
+	copy = JsonCopy(json);
+	MemoryContextSwitchTo(old);
+	return copy;
+}
+
+/*
+ * ActivationRecord: write the next row of the history, and move the command.
+ *
+ * The command's first row carries what it was asked for.
+ */
+void
+ActivationRecord(Activation *a, Command *command, HistoryRow *row)
+{
+	row->seq = a->next_seq;
+	if (row->at == 0)
+		row->at = ActivationStamp(a);
+	if (command != NULL)
+	{
+		row->position = command->position;
+		row->name = command->name;
+		row->step_id = command->step_id;
+		if (!command->recorded)
+			row->args = command->args;
+	}
+	a->dirty = true;
+	HistoryAppend(a->instance->iid, row);
+	a->next_seq++;
+
+	if (command != NULL)
+	{
+		HistoryRow	mine = *row;
+
+		mine.result = kept(a, row->result);
+		mine.error = kept(a, row->error);
+		apply_row(command, &mine);
+	}
+}
+
+/*
+ * ActivationIssue: a new command at the next position, in memory only.
+ */
+Command *
+ActivationIssue(Activation *a, const CommandRequest *request)
+{
+	MemoryContext old = MemoryContextSwitchTo(a->history_cxt);
+	Command    *command = palloc0(sizeof(Command));
+
+	command->position = a->ncommands + 1;
+	command->kind = request->kind;
+	command->name = pstrdup(request->name);
+	command->args = kept(a, request->args);
+	command->retry = kept(a, request->retry);
+	command->wake_at = request->wake_at;
+	if (request->kind == COMMAND_ACTIVITY)
+	{
+		command->step_id = choose_step_id(a, request);
+		use_step_id(a, command);
+	}
+	add_command(a, command);
+	MemoryContextSwitchTo(old);
+	return command;
+}
+
+/*
+ * ActivationForget: drop the commands that did not get into the history.
+ */
+void
+ActivationForget(Activation *a)
+{
+	while (a->ncommands > 0 && !a->commands[a->ncommands - 1]->recorded)
+	{
+		Command    *command = a->commands[--a->ncommands];
+
+		if (command->step_id != NULL)
+			unuse_step_id(a, command);
+	}
+}
+
+static void
+emit_log(Activation *a)
+{
+	ListCell   *lc;
+
+	foreach(lc, a->log)
+	{
+		LogEntry   *entry = lfirst(lc);
+
+		ereport(entry->level,
+				(errmsg_internal("%s", entry->message),
+				 errcontext("durable workflow \"%s\", instance \"%s\"",
+							a->instance->workflow, a->instance->id),
+				 errhidestmt(true)));
+	}
+	list_free_deep(a->log);
+	a->log = NIL;
+}
+
+/*
+ * ActivationCommitted: what was recorded is so for good.
+ */
+void
+ActivationCommitted(Activation *a)
+{
+	a->dirty = false;
+	a->unconfirmed = NULL;
+	if (a->log != NIL)
+		emit_log(a);
+}
+
+/*
+ * ActivationLost: another driver has the instance: leave all as it is.
+ */
+void
+ActivationLost(Activation *a)
+{
+	a->lost = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_WRONG_STATE),
+			 errmsg("the lease of instance \"%s\" was lost",
+					a->instance->id)));
+	pg_unreachable();
+}

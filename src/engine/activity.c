@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * activity.c
+ *	  Primitives that run activities: durable_call and its kin.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/parsenodes.h"
+#include "utils/builtins.h"
+
+#include "arguments.h"
+#include "engine/json.h"
+#include "engine/replay.h"
+#include "engine/retry.h"
+#include "engine/sqlstep.h"
+#include "engine/step.h"
+
+PG_FUNCTION_INFO_V1(durable_call);
+PG_FUNCTION_INFO_V1(durable_call_as);
+PG_FUNCTION_INFO_V1(durable_sql);
+PG_FUNCTION_INFO_V1(durable_step);
+PG_FUNCTION_INFO_V1(durable_step_result);
+
+/*
+ * read_request: activity, args, step_id, retry, from argument i on.
+ */
+static void
+read_request(FunctionCallInfo fcinfo, int i, CommandRequest *request)
+{
+	memset(request, 0, sizeof(CommandRequest));
+	request->kind = COMMAND_ACTIVITY;
+	request->name = ArgName(fcinfo, i, "activity");
+	request->args = ArgJsonb(fcinfo, i + 1, "args");
+}
+
+static void
+read_options(FunctionCallInfo fcinfo, int i, CommandRequest *request)
+{
+	request->step_id = ArgNameOrNull(fcinfo, i, "step_id");
+	request->retry = ArgJsonbOrNull(fcinfo, i + 1);
+	RetryCheck(request->retry, "retry");
+}
+
+static Jsonb *
+call(Activation *a, const CommandRequest *request)
+{
+	return ReplayFinished(a, ReplayCommand(a, request))->result;
+}
+
+/*
+ * durable_call: the result of an activity.
+ */
+Datum
+durable_call(PG_FUNCTION_ARGS)
+{
+	Activation *a = ReplayEnter("durable_call");
+	CommandRequest request;
+	Jsonb	   *result;
+
+	read_request(fcinfo, 0, &request);
+	read_options(fcinfo, 2, &request);
+	result = call(a, &request);
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(result);
+}
+
+static Datum
+result_as(Jsonb *result, Oid type, const char *activity, bool *isnull)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	Datum		value = (Datum) 0;
+
+	PG_TRY();
+	{
+		value = JsonbToDatum(result, type, -1, isnull);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		error->message = psprintf("result of activity \"%s\" is no %s: %s",
+								  activity, format_type_be(type),
+								  error->message);
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	return value;
+}
+
+/*
+ * durable_call_as: the same, as a SQL type.
+ */
+Datum
+durable_call_as(PG_FUNCTION_ARGS)
+{
+	Activation *a = ReplayEnter("durable_call_as");
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+	CommandRequest request;
+	Jsonb	   *result;
+	Datum		value;
+	bool		isnull;
+
+	read_request(fcinfo, 1, &request);
+	read_options(fcinfo, 3, &request);
+	result = call(a, &request);
+	if (result == NULL)
+		PG_RETURN_NULL();
+	value = result_as(result, type, request.name, &isnull);
+	if (isnull)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(value);
+}
+
+/*
+ * durable_sql: the rows of a statement.
+ */
+Datum
+durable_sql(PG_FUNCTION_ARGS)
+{
+	Activation *a = ReplayEnter("durable_sql");
+	CommandRequest request = {.kind = COMMAND_ACTIVITY, .name = SQL_ACTIVITY};
+	char	   *query = ArgText(fcinfo, 0, "query");
+	Jsonb	   *args = ArgJsonb(fcinfo, 1, "args");
+	JsonbParseState *state;
+
+	if (!JB_ROOT_IS_ARRAY(args) || JB_ROOT_IS_SCALAR(args))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("args of durable_sql() must be a JSON array, not %s",
+						JsonTypeName(args)),
+				 errhint("The first element is $1.")));
+	JsonObjectBegin(&state);
+	JsonObjectAddText(&state, "query", query);
+	JsonObjectAdd(&state, "args", args);
+	request.args = JsonObjectEnd(&state);
+	read_options(fcinfo, 2, &request);
+	PG_RETURN_JSONB_P(call(a, &request));
+}
+
+/* ------------------------------------------------------------------
+ * CALL durable_step
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * can_commit_here: may a step run in place, and commit?
+ *
+ * Not in an exception block, not below a function, not below a query that
+ * the commit would run to its end; then the step yields, as durable_call.
+ */
+static bool
+can_commit_here(Activation *a, FunctionCallInfo fcinfo)
+{
+	return a->pass.linear &&
+		fcinfo->context != NULL && IsA(fcinfo->context, CallContext) &&
+		!castNode(CallContext, fcinfo->context)->atomic &&
+		GetCurrentTransactionNestLevel() == 1 &&
+		a->pass.live_queries == 0 &&
+		SPI_inside_nonatomic_context();
+}
+
+static Jsonb *
+step(FunctionCallInfo fcinfo, Activation *a, const CommandRequest *request)
+{
+	Command    *command = ReplayCommand(a, request);
+
+	if (command->state == COMMAND_ISSUED && StepIsDue(command) &&
+		can_commit_here(a, fcinfo))
+		StepRunInPlace(a, command);
+	return ReplayFinished(a, command)->result;
+}
+
+/*
+ * durable_step: run an activity whose result nobody wants.
+ */
+Datum
+durable_step(PG_FUNCTION_ARGS)
+{
+	Activation *a = ReplayEnter("durable_step");
+	CommandRequest request;
+
+	read_request(fcinfo, 0, &request);
+	(void) step(fcinfo, a, &request);
+	PG_RETURN_VOID();
+}
+
+/*
+ * durable_step_result: the same with the result, and options.
+ */
+Datum
+durable_step_result(PG_FUNCTION_ARGS)
+{
+	Activation *a = ReplayEnter("durable_step");
+	CommandRequest request;
+	TupleDesc	desc;
+	Jsonb	   *result;
+	Datum		value;
+	bool		isnull;
+
+	read_request(fcinfo, 0, &request);
+	read_options(fcinfo, 3, &request);
+	result = step(fcinfo, a, &request);
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "durable_step must return a row");
+	value = PointerGetDatum(result);
+	isnull = result == NULL;
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
+													  &value, &isnull)));
+}

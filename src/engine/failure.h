@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * failure.h
+ *	  Errors as they are kept in the history.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_FAILURE_H
+#define DURABLE_FAILURE_H
+
+#include "utils/elog.h"
+#include "utils/jsonb.h"
+
+extern Jsonb *FailureFromError(const ErrorData *error);
+extern Jsonb *FailureFromActivity(const ErrorData *error);
+extern void FailureThrow(Jsonb *failure) pg_attribute_noreturn();
+extern bool FailureIs(Jsonb *failure, const ErrorData *error);
+extern bool ErrorIsCancel(const ErrorData *error);
+extern bool ErrorIsEnvironment(const ErrorData *error);
+extern bool ErrorIsConflict(const ErrorData *error);
+extern int	ErrorCodeFromText(const char *sqlstate);
+
+#endif							/* DURABLE_FAILURE_H */

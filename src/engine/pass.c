@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * pass.c
+ *	  One run of a workflow's body from the top.
+ *
+ * A function is run in a subtransaction that is always rolled back: a body
+ * leaves no effect.  A procedure may be run in the driver's transaction itself
+ * (linear), so that its steps can commit in place; there the sandbox alone
+ * keeps the body from having effects, and an error takes the transaction
+ * down, in which nothing was done since the last step.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+
+#include "engine/failure.h"
+#include "engine/replay.h"
+#include "engine/settings.h"
+
+static void
+begin(Activation *a)
+{
+	Pass	   *pass = &a->pass;
+
+	ActivationForget(a);
+	MemoryContextReset(a->pass_cxt);
+	memset(pass, 0, sizeof(Pass));
+	pass->now = a->started_at;
+	pass->linear = !a->tx->inside && a->function->nonatomic_ok &&
+		a->sandbox == SANDBOX_STRICT;
+	CurrentActivation = a;
+	a->phase = PHASE_BODY;
+}
+
+static void
+run_in_subtransaction(Activation *a)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	Pass	   *pass = &a->pass;
+	TransactionId top_xid = GetTopTransactionIdIfAny();
+	bool		wrote;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(a->pass_cxt);
+	PG_TRY();
+	{
+		(void) SettingsEnter(a->settings);
+		if (a->sandbox == SANDBOX_STRICT)
+			XactReadOnly = true;
+		CurrentContext = CONTEXT_BODY;
+		pass->result = FunctionInvoke(a->function, a->arguments, false);
+	}
+	PG_CATCH();
+	{
+		CurrentContext = CONTEXT_ENGINE;
+		MemoryContextSwitchTo(a->pass_cxt);
+		pass->error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+
+	CurrentContext = CONTEXT_ENGINE;
+	wrote = TransactionIdIsValid(GetCurrentTransactionIdIfAny()) ||
+		GetTopTransactionIdIfAny() != top_xid;
+	/* settings and XactReadOnly go with it */
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+
+	if (wrote && pass->outcome == PASS_OPEN && pass->error == NULL &&
+		a->sandbox == SANDBOX_STRICT)
+		ReplayCondemn(a, ERRCODE_DURABLE_SANDBOX,
+					  "the body of a workflow wrote to the database",
+					  "Write in an activity, with durable_call() or durable_sql().");
+}
+
+/*
+ * PassArm: the body has the word, in a linear pass.
+ */
+void
+PassArm(Activation *a)
+{
+	a->pass.settings_level = SettingsEnter(a->settings);
+	XactReadOnly = true;
+	a->phase = PHASE_BODY;
+	CurrentContext = CONTEXT_BODY;
+}
+
+/*
+ * PassDisarm: the engine has it again.
+ */
+void
+PassDisarm(Activation *a)
+{
+	CurrentContext = CONTEXT_ENGINE;
+	a->phase = PHASE_ENGINE;
+	XactReadOnly = false;
+	SettingsLeave(a->pass.settings_level);
+}
+
+static void
+run_in_place(Activation *a)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	Pass	   *pass = &a->pass;
+
+	MemoryContextSwitchTo(a->pass_cxt);
+	PG_TRY();
+	{
+		PassArm(a);
+		pass->result = FunctionInvoke(a->function, a->arguments, true);
+		if (pass->broken)
+			TransactionAbort(a->tx);
+		else
+			PassDisarm(a);
+	}
+	PG_CATCH();
+	{
+		CurrentContext = CONTEXT_ENGINE;
+		MemoryContextSwitchTo(a->pass_cxt);
+		pass->error = CopyErrorData();
+		FlushErrorState();
+		TransactionAbort(a->tx);
+		/* a step that failed, not the body: the driver's to judge */
+		if (a->phase != PHASE_BODY)
+			ReThrowError(pass->error);
+	}
+	PG_END_TRY();
+
+	CurrentContext = CONTEXT_ENGINE;
+	MemoryContextSwitchTo(cxt);
+}
+
+/*
+ * conclude: what the pass has come to.
+ *
+ * A cancel of the session is nobody's outcome.  A verdict or a wait stands,
+ * whatever the body made of it.
+ */
+static void
+conclude(Activation *a)
+{
+	Pass	   *pass = &a->pass;
+
+	a->phase = PHASE_ENGINE;
+	if (pass->error != NULL && ErrorIsCancel(pass->error))
+		ReThrowError(pass->error);
+	if (pass->broken && pass->outcome == PASS_OPEN)
+		ReplayCondemn(a, ERRCODE_DURABLE_SANDBOX,
+					  "the body of a workflow must not say ROLLBACK",
+					  "Steps commit by themselves.");
+	if (pass->outcome != PASS_OPEN)
+		return;
+
+	pass->outcome = pass->error == NULL ? PASS_RETURNED : PASS_RAISED;
+	if (pass->outcome == PASS_RAISED && ErrorIsEnvironment(pass->error) &&
+		!(pass->raised && FailureIs(pass->raised->error, pass->error)))
+		return;
+	ReplayCheckLeftover(a);
+}
+
+/*
+ * PassRun: run the body and leave the outcome in a->pass.
+ */
+void
+PassRun(Activation *a)
+{
+	begin(a);
+	if (a->pass.linear)
+		run_in_place(a);
+	else
+		run_in_subtransaction(a);
+	conclude(a);
+	a->log_through = Max(a->log_through,
+						 a->pass.position - (a->pass.outcome == PASS_BLOCKED));
+}

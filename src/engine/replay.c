@@ -1,0 +1,285 @@
+/*-------------------------------------------------------------------------
+ *
+ * replay.c
+ *	  What a primitive does in a body: take a position, match, yield.
+ *
+ * A body must not go on when it has to wait, or when it has left the path of
+ * its history.  Then an error is thrown that PL/pgSQL's OTHERS does not catch
+ * (query_canceled), and the pass remembers why: whatever the body makes of
+ * the error, that is the outcome of the pass.  Every further primitive throws
+ * it again.
+ *
+ * Nothing here touches a table: commands are in memory, which survives the
+ * exception blocks of the body.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "engine/failure.h"
+#include "engine/json.h"
+#include "engine/replay.h"
+
+DurableContext CurrentContext = CONTEXT_NONE;
+Activation *CurrentActivation = NULL;
+
+/* A body that catches our signal this often will not stop by itself. */
+#define MAX_SWALLOWED	100
+
+/*
+ * leave_body: the error that ends the pass.
+ *
+ * It is never shown, so it needs no context, which costs more than all else.
+ */
+static void
+leave_body(void)
+{
+	error_context_stack = NULL;
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg_internal("the workflow yields to durable"),
+			 errdetail_internal("This error ends a pass over the workflow's body. It must not be caught.")));
+}
+
+/*
+ * ReplayCondemn: the outcome of the pass is that the instance must not go on.
+ */
+void
+ReplayCondemn(Activation *a, int sqlerrcode, const char *reason,
+			  const char *hint)
+{
+	MemoryContext old = MemoryContextSwitchTo(a->pass_cxt);
+	Pass	   *pass = &a->pass;
+
+	pass->outcome = PASS_VERDICT;
+	pass->sqlerrcode = sqlerrcode;
+	pass->reason = psprintf("%s: %s%s%s", unpack_sql_state(sqlerrcode), reason,
+							hint ? " " : "", hint ? hint : "");
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * ReplayVerdict: the same, from within the body.
+ */
+void
+ReplayVerdict(Activation *a, int sqlerrcode, const char *reason,
+			  const char *hint)
+{
+	ReplayCondemn(a, sqlerrcode, reason, hint);
+	leave_body();
+	pg_unreachable();
+}
+
+/*
+ * ReplayBlock: the body waits for a command.
+ */
+void
+ReplayBlock(Activation *a, Command *command)
+{
+	a->pass.outcome = PASS_BLOCKED;
+	a->pass.blocked_on = command;
+	leave_body();
+	pg_unreachable();
+}
+
+static void
+refuse_outside(const char *primitive)
+{
+	if (CurrentContext == CONTEXT_ACTIVITY)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("%s() cannot be called in an activity", primitive),
+				 errhint("Call it in the workflow's body; an activity is one step of it.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_WRONG_STATE),
+			 errmsg("%s() can only be called in a workflow that durable runs",
+					primitive),
+			 errhint("Register the function with durable_register() and start it with durable_start().")));
+}
+
+/*
+ * ReplayEnter: every primitive begins here.
+ */
+Activation *
+ReplayEnter(const char *primitive)
+{
+	Activation *a = CurrentActivation;
+
+	if (CurrentContext != CONTEXT_BODY)
+		refuse_outside(primitive);
+
+	if (unlikely(a->pass.outcome != PASS_OPEN))
+	{
+		if (++a->pass.swallowed >= MAX_SWALLOWED)
+			ReplayCondemn(a, ERRCODE_DURABLE_SANDBOX,
+						  psprintf("the body catches query_canceled in a loop, after position %d",
+								   a->pass.position),
+						  "Let that error pass.");
+		leave_body();
+	}
+	if (unlikely(a->pass.broken))
+		ReplayVerdict(a, ERRCODE_DURABLE_SANDBOX,
+					  "the body of a workflow must not say ROLLBACK",
+					  "Steps commit by themselves.");
+	return a;
+}
+
+/* ------------------------------------------------------------------
+ * Matching
+ * ------------------------------------------------------------------
+ */
+
+static const char *
+kind_name(CommandKind kind)
+{
+	switch (kind)
+	{
+		case COMMAND_ACTIVITY:
+			return "activity";
+		case COMMAND_TIMER:
+			return "timer";
+		case COMMAND_SIGNAL:
+			return "signal";
+	}
+	return "command";
+}
+
+static char *
+describe(CommandKind kind, const char *name, Jsonb *args)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "%s %s", kind_name(kind), name);
+	if (args != NULL)
+	{
+		appendStringInfoChar(&text, ' ');
+		JsonbToCString(&text, &args->root, VARSIZE(args));
+	}
+	return text.data;
+}
+
+static bool
+args_match(Activation *a, const Command *command,
+		   const CommandRequest *request)
+{
+	if (command->args == NULL || request->args == NULL)
+		return command->args == request->args;
+	return JsonEqual(command->args, request->args);
+}
+
+static char *
+mismatch(const Command *command, const CommandRequest *request)
+{
+	return psprintf("at position %d the history has %s, but the workflow asks for %s",
+					command->position,
+					describe(command->kind, command->name, command->args),
+					describe(request->kind, request->name, request->args));
+}
+
+static void
+match(Activation *a, const Command *command, const CommandRequest *request)
+{
+	if (command->kind == request->kind &&
+		strcmp(command->name, request->name) == 0)
+	{
+		if (args_match(a, command, request))
+			return;
+		if (durable_argument_mismatch == WARNING &&
+			request->kind == COMMAND_ACTIVITY)
+		{
+			ereport(WARNING,
+					(errcode(ERRCODE_DURABLE_DETERMINISM),
+					 errmsg_internal("instance \"%s\": %s", a->instance->id,
+									 mismatch(command, request))));
+			return;
+		}
+	}
+	ReplayVerdict(a, ERRCODE_DURABLE_DETERMINISM, mismatch(command, request),
+				  "Mend the workflow and call durable_resume().");
+}
+
+/*
+ * ReplayCommand: take the next position; what the history has there, or a new
+ * command.
+ */
+Command *
+ReplayCommand(Activation *a, const CommandRequest *request)
+{
+	int			position = a->pass.position + 1;
+	Command    *command;
+
+	if (position > a->ncommands)
+		command = ActivationIssue(a, request);
+	else
+	{
+		command = a->commands[position - 1];
+		match(a, command, request);
+		if (command->state == COMMAND_ISSUED && request->retry != NULL &&
+			command->retry == NULL)
+		{
+			MemoryContext old = MemoryContextSwitchTo(a->history_cxt);
+
+			command->retry = JsonCopy(request->retry);
+			MemoryContextSwitchTo(old);
+		}
+	}
+	a->pass.position = position;
+	a->pass.draws = 0;
+	return command;
+}
+
+/*
+ * ReplayFinished: go on with a command that has come to its end, or yield.
+ */
+Command *
+ReplayFinished(Activation *a, Command *command)
+{
+	if (command->state == COMMAND_ISSUED)
+		ReplayBlock(a, command);
+
+	a->pass.now = Max(a->pass.now, command->at);
+	if (command->state == COMMAND_FAILED)
+	{
+		a->pass.raised = command;
+		FailureThrow(command->error);
+	}
+	return command;
+}
+
+/*
+ * ReplayCheckLeftover: at its end the body must have asked for all that the
+ * history has.
+ */
+void
+ReplayCheckLeftover(Activation *a)
+{
+	Command    *command;
+
+	if (!ReplayIsReplaying(a))
+		return;
+	command = a->commands[a->pass.position];
+	ReplayCondemn(a, ERRCODE_DURABLE_DETERMINISM,
+				  psprintf("the workflow ended after position %d, but the history has %s at position %d",
+						   a->pass.position,
+						   describe(command->kind, command->name, command->args),
+						   command->position),
+				  "Mend the workflow and call durable_resume().");
+}
+
+/*
+ * ReplayIsReplaying: has the body been here before?
+ *
+ * Yes while the history knows of a command behind the last one taken.
+ */
+bool
+ReplayIsReplaying(const Activation *a)
+{
+	return a->pass.position < a->ncommands &&
+		a->commands[a->pass.position]->recorded;
+}

@@ -1,0 +1,196 @@
+/*-------------------------------------------------------------------------
+ *
+ * replay.h
+ *	  An instance in memory, and the pass over its workflow's body.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_REPLAY_H
+#define DURABLE_REPLAY_H
+
+#include "durable.h"
+#include "engine/binding.h"
+#include "engine/transaction.h"
+#include "nodes/pg_list.h"
+#include "storage/storage.h"
+#include "utils/hsearch.h"
+
+typedef enum CommandKind
+{
+	COMMAND_ACTIVITY,
+	COMMAND_TIMER,
+	COMMAND_SIGNAL
+} CommandKind;
+
+typedef enum CommandState
+{
+	COMMAND_ISSUED,
+	COMMAND_COMPLETED,
+	COMMAND_FAILED,
+	COMMAND_TIMED_OUT
+} CommandState;
+
+/* What a body asked for at one position, and what became of it. */
+typedef struct Command
+{
+	int			position;
+	CommandKind kind;
+	const char *name;
+	const char *step_id;		/* of activities */
+	Jsonb	   *args;			/* NULL: none */
+
+	bool		recorded;		/* is in the history */
+	CommandState state;
+	Jsonb	   *result;			/* NULL: SQL NULL */
+	Jsonb	   *error;
+	TimestampTz at;				/* when it came to its end */
+
+	TimestampTz wake_at;		/* deadline or next attempt, 0: none */
+	int			attempts;		/* that have failed */
+	int			conflicts;		/* lost to others since the last attempt */
+	TimestampTz first_at;		/* begin of the first attempt */
+	Jsonb	   *retry;			/* the call's policy, NULL: none */
+} Command;
+
+/* What a primitive asks for. */
+typedef struct CommandRequest
+{
+	CommandKind kind;
+	const char *name;
+	const char *step_id;		/* NULL: made from the name */
+	Jsonb	   *args;
+	Jsonb	   *retry;
+	TimestampTz wake_at;		/* of a timer, or a deadline; 0: none */
+} CommandRequest;
+
+typedef enum PassOutcome
+{
+	PASS_OPEN,					/* nothing decided yet */
+	PASS_RETURNED,				/* result */
+	PASS_RAISED,				/* error */
+	PASS_BLOCKED,				/* needs blocked_on to come to its end */
+	PASS_VERDICT				/* must not go on: reason */
+} PassOutcome;
+
+/* One run of the body from the top. */
+typedef struct Pass
+{
+	PassOutcome outcome;
+	Jsonb	   *result;
+	ErrorData  *error;
+	Command    *blocked_on;
+	char	   *reason;
+	int			sqlerrcode;		/* of the verdict */
+
+	int			position;		/* last one taken */
+	int			draws;			/* random values since then */
+	TimestampTz now;			/* of the last event the body knows of */
+	Command    *raised;			/* the last failure it was given */
+	int			swallowed;		/* how often it caught our signal */
+
+	bool		linear;			/* steps run in place */
+	bool		broken;			/* the body ended the transaction */
+	int			live_queries;	/* under way, with functions in them */
+	int			settings_level; /* of a linear pass */
+} Pass;
+
+/* What the driver is doing, so that an error can be judged. */
+typedef enum Phase
+{
+	PHASE_ENGINE,
+	PHASE_BODY,
+	PHASE_RESOLVE,				/* of the activity's function */
+	PHASE_ACTIVITY,
+	PHASE_COMMIT
+} Phase;
+
+/* What durable_log() said; emitted at the next commit. */
+typedef struct LogEntry
+{
+	int			level;
+	char	   *message;
+} LogEntry;
+
+/* An instance that is being run. */
+typedef struct Activation
+{
+	MemoryContext cxt;			/* lives as long as the activation */
+	MemoryContext history_cxt;	/* the history */
+	MemoryContext pass_cxt;		/* one pass */
+	MemoryContext step_cxt;		/* one activity */
+	MemoryContext work_cxt;		/* one turn of the driver */
+
+	Transactions *tx;
+	int64		lease;
+	InstanceRow *instance;
+	List	   *settings;
+	Jsonb	   *input;
+	SandboxMode sandbox;
+	TimestampTz began_at;
+
+	DurableFunction *function;
+	DurableArguments *arguments;
+	uint64		function_generation;
+	HTAB	   *activities;		/* by name, see step.c */
+
+	/* the history */
+	Command   **commands;		/* by position - 1 */
+	int			ncommands;
+	int			size;
+	HTAB	   *step_ids;
+	int			next_seq;
+	TimestampTz started_at;		/* durable_now() at the start */
+	TimestampTz last_at;		/* of the newest event */
+
+	Pass		pass;
+	Phase		phase;
+	Command    *running;		/* the activity of phases RESOLVE, ACTIVITY */
+	Command    *unconfirmed;	/* done, but not yet committed */
+	bool		dirty;			/* history rows are not yet committed */
+	bool		lost;			/* another driver has the instance */
+	ErrorData  *error;			/* to be recovered from */
+
+	List	   *log;
+	int			log_through;	/* the last position whose log we have */
+} Activation;
+
+/* Whose code is running in this session. */
+typedef enum DurableContext
+{
+	CONTEXT_NONE,				/* the client's */
+	CONTEXT_ENGINE,				/* a driver's */
+	CONTEXT_BODY,				/* a workflow's */
+	CONTEXT_ACTIVITY			/* an activity's */
+} DurableContext;
+
+extern DurableContext CurrentContext;
+extern Activation *CurrentActivation;
+
+/* activation.c */
+extern void ActivationReadHistory(Activation *a);
+extern TimestampTz ActivationStamp(Activation *a);
+extern void ActivationRecord(Activation *a, Command *command,
+							 HistoryRow *row);
+extern Command *ActivationIssue(Activation *a, const CommandRequest *request);
+extern void ActivationForget(Activation *a);
+extern void ActivationCommitted(Activation *a);
+extern void ActivationLost(Activation *a) pg_attribute_noreturn();
+
+/* pass.c */
+extern void PassRun(Activation *a);
+extern void PassDisarm(Activation *a);
+extern void PassArm(Activation *a);
+
+/* replay.c */
+extern Activation *ReplayEnter(const char *primitive);
+extern Command *ReplayCommand(Activation *a, const CommandRequest *request);
+extern Command *ReplayFinished(Activation *a, Command *command);
+extern void ReplayBlock(Activation *a, Command *command) pg_attribute_noreturn();
+extern void ReplayVerdict(Activation *a, int sqlerrcode, const char *reason,
+						  const char *hint) pg_attribute_noreturn();
+extern void ReplayCondemn(Activation *a, int sqlerrcode, const char *reason,
+						  const char *hint);
+extern void ReplayCheckLeftover(Activation *a);
+extern bool ReplayIsReplaying(const Activation *a);
+
+#endif							/* DURABLE_REPLAY_H */

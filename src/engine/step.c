@@ -1,0 +1,313 @@
+/*-------------------------------------------------------------------------
+ *
+ * step.c
+ *	  Activities: one attempt, and what is recorded of it.
+ *
+ * The attempt and its history row are in one transaction.  An error is left
+ * to the driver, which aborts the transaction and calls StepFail in another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "arguments.h"
+#include "engine/failure.h"
+#include "engine/json.h"
+#include "engine/retry.h"
+#include "engine/sandbox.h"
+#include "engine/settings.h"
+#include "engine/sqlstep.h"
+#include "engine/step.h"
+#include "runtime/lease.h"
+
+PG_FUNCTION_INFO_V1(durable_attempt);
+PG_FUNCTION_INFO_V1(durable_idempotency_key);
+PG_FUNCTION_INFO_V1(durable_fail);
+
+/* Deadlocks and serialization failures that cost no attempt. */
+#define MAX_CONFLICTS	3
+
+/* An activity's name, and what it means; kept while no function changes. */
+typedef struct ActivityEntry
+{
+	char		name[DURABLE_MAX_NAME + 16];
+	uint64		generation;
+	DurableFunction *function;	/* NULL: SQL_ACTIVITY */
+	Jsonb	   *retry;			/* of its registration, NULL: none */
+} ActivityEntry;
+
+/* What durable_fail() said in the attempt that runs. */
+static char *fail_message = NULL;
+
+/* ------------------------------------------------------------------
+ * Names
+ * ------------------------------------------------------------------
+ */
+
+static void
+make_activity_table(Activation *a)
+{
+	HASHCTL		info = {0};
+
+	info.keysize = sizeof(((ActivityEntry *) NULL)->name);
+	info.entrysize = sizeof(ActivityEntry);
+	info.hcxt = a->cxt;
+	a->activities = hash_create("durable activities", 8, &info,
+								HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+}
+
+/*
+ * resolve: find what a name means, registered or in search_path.
+ *
+ * The entry is made when all is known: finding out can fail.
+ */
+static ActivityEntry *
+resolve(Activation *a, const char *name)
+{
+	ActivityEntry *entry;
+	uint64		generation = FunctionGeneration;
+	DurableFunction *function = NULL;
+	ActivityRow *row = NULL;
+	MemoryContext old;
+
+	if (a->activities == NULL)
+		make_activity_table(a);
+	entry = hash_search(a->activities, name, HASH_FIND, NULL);
+	if (entry != NULL && entry->generation == generation)
+		return entry;
+
+	old = MemoryContextSwitchTo(a->cxt);
+	if (strcmp(name, SQL_ACTIVITY) != 0)
+	{
+		row = ActivityFind(a->instance->workflow_owner, a->instance->run_as,
+						   name);
+		function = FunctionDescribe(FunctionResolve(row ? row->function : name,
+													"activity"),
+									"activity");
+		FunctionCheckExecute(function);
+	}
+	entry = hash_search(a->activities, name, HASH_ENTER, NULL);
+	entry->generation = generation;
+	entry->function = function;
+	entry->retry = row ? row->retry : NULL;
+	MemoryContextSwitchTo(old);
+	return entry;
+}
+
+/* ------------------------------------------------------------------
+ * One attempt
+ * ------------------------------------------------------------------
+ */
+
+static Jsonb *
+invoke(Activation *a, Command *command)
+{
+	ActivityEntry *entry;
+	Jsonb	   *result;
+
+	a->phase = PHASE_RESOLVE;
+	entry = resolve(a, command->name);
+
+	a->phase = PHASE_ACTIVITY;
+	CurrentContext = CONTEXT_ACTIVITY;
+	if (entry->function == NULL)
+		result = SqlStepRun(command->args);
+	else
+		result = FunctionInvoke(entry->function,
+								ArgumentsBind(entry->function, command->args),
+								false);
+	TransactionFireDeferred();
+	CurrentContext = CONTEXT_ENGINE;
+	return result;
+}
+
+/*
+ * StepRun: run the activity and write its history row, without a commit.
+ */
+void
+StepRun(Activation *a, Command *command)
+{
+	MemoryContext old = CurrentMemoryContext;
+	HistoryRow	row = {.event = "ActivityCompleted"};
+	int			level;
+
+	MemoryContextReset(a->step_cxt);
+	MemoryContextSwitchTo(a->step_cxt);
+	CurrentActivation = a;
+	a->running = command;
+	fail_message = NULL;
+	row.started_at = ActivationStamp(a);
+	if (command->first_at == 0)
+		command->first_at = row.started_at;
+
+	level = SettingsEnter(a->settings);
+	row.result = invoke(a, command);
+	SettingsLeave(level);
+
+	a->phase = PHASE_ENGINE;
+	if (!LeaseConfirm(a->lease))
+		ActivationLost(a);
+	ActivationRecord(a, command, &row);
+	a->unconfirmed = command;
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * StepRunInPlace: the same in a linear pass, with the commit; the body goes
+ * on afterwards.
+ */
+void
+StepRunInPlace(Activation *a, Command *command)
+{
+	MemoryContext old = CurrentMemoryContext;
+
+	a->log_through = Max(a->log_through, command->position - 1);
+	PassDisarm(a);
+	StepRun(a, command);
+	a->phase = PHASE_COMMIT;
+	TransactionCommitInPlace();
+	ActivationCommitted(a);
+	MemoryContextSwitchTo(old);
+	PassArm(a);
+}
+
+/*
+ * StepIsDue: may it be tried now?
+ */
+bool
+StepIsDue(const Command *command)
+{
+	return command->wake_at == 0 || command->wake_at <= GetCurrentTimestamp();
+}
+
+/* ------------------------------------------------------------------
+ * A failed attempt
+ * ------------------------------------------------------------------
+ */
+
+static bool
+has_said_fail(const ErrorData *error)
+{
+	return fail_message != NULL && error->message != NULL &&
+		strcmp(fail_message, error->message) == 0;
+}
+
+static void
+policy_for(Activation *a, Command *command, RetryPolicy *policy)
+{
+	ActivityEntry *entry = NULL;
+
+	if (a->activities != NULL)
+		entry = hash_search(a->activities, command->name, HASH_FIND, NULL);
+	RetryDefaults(policy);
+	RetryApply(policy, a->instance->activity_retry);
+	RetryApply(policy, entry ? entry->retry : NULL);
+	RetryApply(policy, command->retry);
+}
+
+/*
+ * StepFail: record a failed attempt, and when to try again, if at all.
+ *
+ * False: nothing was recorded, because the attempt lost to another
+ * transaction and is simply to be repeated.
+ */
+bool
+StepFail(Activation *a, Command *command, const ErrorData *error)
+{
+	HistoryRow	row = {.event = "ActivityFailed"};
+	RetryPolicy policy;
+
+	if (ErrorIsConflict(error) && command->conflicts < MAX_CONFLICTS)
+	{
+		command->conflicts++;
+		return false;
+	}
+	command->conflicts = 0;
+
+	row.error = FailureFromActivity(error);
+	row.attempt = command->attempts + 1;
+	row.started_at = command->first_at;
+	row.at = ActivationStamp(a);
+	policy_for(a, command, &policy);
+	if (!has_said_fail(error) &&
+		RetryIsFor(&policy, unpack_sql_state(error->sqlerrcode)) &&
+		RetryNext(&policy, row.attempt, command->first_at, row.at,
+				  &row.wake_at))
+		row.event = "ActivityRetryScheduled";
+	else
+		row.wake_at = 0;
+	ActivationRecord(a, command, &row);
+	return true;
+}
+
+/* ------------------------------------------------------------------
+ * Inside an activity
+ * ------------------------------------------------------------------
+ */
+
+static Command *
+running_activity(const char *function)
+{
+	if (CurrentContext != CONTEXT_ACTIVITY)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("%s() can only be called in an activity that durable runs",
+						function),
+				 errhint("Call the activity from a workflow with durable_call().")));
+	return CurrentActivation->running;
+}
+
+/*
+ * durable_attempt: which attempt this is, from 1.
+ */
+Datum
+durable_attempt(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(running_activity("durable_attempt")->attempts + 1);
+}
+
+/*
+ * durable_idempotency_key: the same in every attempt of this step, and in no
+ * other step.
+ */
+Datum
+durable_idempotency_key(PG_FUNCTION_ARGS)
+{
+	Command    *command = running_activity("durable_idempotency_key");
+	InstanceRow *instance = CurrentActivation->instance;
+
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s/%d/%d", instance->id,
+											  instance->run,
+											  command->position)));
+}
+
+/*
+ * durable_fail: fail, and do not try again.
+ */
+Datum
+durable_fail(PG_FUNCTION_ARGS)
+{
+	char	   *message = ArgText(fcinfo, 0, "message");
+	char	   *sqlstate = ArgText(fcinfo, 1, "sqlstate");
+	char	   *detail = PG_ARGISNULL(2) ? NULL : ArgText(fcinfo, 2, "detail");
+	int			code = ErrorCodeFromText(sqlstate);
+
+	(void) running_activity("durable_fail");
+	if (code == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid SQLSTATE: \"%s\"", sqlstate),
+				 errhint("A SQLSTATE has five digits or upper-case letters and does not begin with 00.")));
+
+	fail_message = MemoryContextStrdup(CurrentActivation->step_cxt, message);
+	ereport(ERROR,
+			(errcode(code),
+			 errmsg_internal("%s", fail_message),
+			 detail ? errdetail_internal("%s", detail) : 0));
+	PG_RETURN_VOID();
+}

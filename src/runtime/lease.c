@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  Leases: the right of a driver to run instances, alive as long as its
+ *	  process is.
+ *
+ * A driver has an incarnation number and holds one session-level advisory
+ * lock on it, in a class of locks of our own.  The rows of ready that it runs
+ * carry the number.  A process that is gone holds no lock: whoever gets the
+ * lock in share mode knows that all rows of that number are stale.
+ *
+ * The lock tells who is alive, no more.  User's code can drop it
+ * (pg_advisory_unlock_all), so it is confirmed after user's code; what keeps
+ * two executors of one instance apart is the key of the history and the
+ * number in the row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+
+#include "compat.h"
+#include "runtime/lease.h"
+#include "storage/storage.h"
+
+/* The class of our locks: SQL's advisory locks are of class 1 and 2. */
+#define LEASE_LOCK_CLASS	0x4457
+
+static int64 my_lease = 0;
+
+static void
+set_tag(LOCKTAG *tag, int64 lease)
+{
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, (uint32) (lease >> 32),
+						 (uint32) lease, LEASE_LOCK_CLASS);
+}
+
+static bool
+try_lock(int64 lease)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, lease);
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * LeaseTake: this process's lease, a new one if it has none.
+ */
+int64
+LeaseTake(void)
+{
+	if (my_lease == 0)
+	{
+		int64		lease = StorageNextNumber("incarnation_seq");
+
+		if (!try_lock(lease))
+			elog(ERROR, "lease " INT64_FORMAT " is held by another process", lease);
+		my_lease = lease;
+	}
+	return my_lease;
+}
+
+/*
+ * LeaseDrop: give it up; what it still holds is stale from now on.
+ */
+void
+LeaseDrop(void)
+{
+	LOCKTAG		tag;
+
+	if (my_lease == 0)
+		return;
+	set_tag(&tag, my_lease);
+	if (compat_lock_held_by_me(&tag, ExclusiveLock))
+		LockRelease(&tag, ExclusiveLock, true);
+	my_lease = 0;
+}
+
+/*
+ * LeaseConfirm: do we still hold it?
+ *
+ * If user's code dropped the lock it is taken again, unless somebody is
+ * finding out just now that we are dead: then we have lost.
+ */
+bool
+LeaseConfirm(int64 lease)
+{
+	LOCKTAG		tag;
+
+	if (lease == LEASE_INSIDE)
+		return true;
+	set_tag(&tag, lease);
+	return compat_lock_held_by_me(&tag, ExclusiveLock) || try_lock(lease);
+}
+
+/*
+ * LeaseIsAlive: is there a process that holds it?
+ */
+bool
+LeaseIsAlive(int64 lease)
+{
+	LOCKTAG		tag;
+
+	if (lease == my_lease)
+		return true;
+	set_tag(&tag, lease);
+	if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	LockRelease(&tag, ShareLock, false);
+	return false;
+}
+
+/*
+ * LeaseReleaseStale: what dead processes ran of a role can be run by others.
+ */
+void
+LeaseReleaseStale(Oid run_as)
+{
+	int64	   *leases;
+	int			count = ReadyLeases(run_as, &leases);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (!LeaseIsAlive(leases[i]))
+			ReadyReleaseAll(leases[i]);
+	}
+	pfree(leases);
+}

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.h
+ *	  Leases: the right of a driver to run instances, alive as long as its
+ *	  process is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_LEASE_H
+#define DURABLE_LEASE_H
+
+/* The lease of durable_run: never seen outside of its transaction. */
+#define LEASE_INSIDE	(-1)
+
+extern int64 LeaseTake(void);
+extern void LeaseDrop(void);
+extern bool LeaseConfirm(int64 lease);
+extern bool LeaseIsAlive(int64 lease);
+extern void LeaseReleaseStale(Oid run_as);
+
+#endif							/* DURABLE_LEASE_H */

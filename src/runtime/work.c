@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * work.c
+ *	  Driving by SQL: durable_work and durable_run.
+ *
+ * Both run only instances of the session's own role: user's code never runs
+ * in a session that has, or had, more rights.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "arguments.h"
+#include "client/client.h"
+#include "durable.h"
+#include "engine/drive.h"
+#include "engine/replay.h"
+#include "runtime/lease.h"
+#include "storage/storage.h"
+
+PG_FUNCTION_INFO_V1(durable_work);
+PG_FUNCTION_INFO_V1(durable_run);
+
+static void
+check_driver(const char *function)
+{
+	if (CurrentContext != CONTEXT_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("%s() cannot be called in a workflow or an activity",
+						function),
+				 errhint("Start other instances with durable_start(); they run on their own.")));
+	ClientEnter(function);
+	if (GetUserId() != GetSessionUserId() || InSecurityRestrictedOperation() ||
+		InLocalUserIdChange())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("%s() needs a session of the role itself", function),
+				 errdetail("The session user is \"%s\", the current user \"%s\".",
+						   GetUserNameFromId(GetSessionUserId(), false),
+						   GetUserNameFromId(GetUserId(), false)),
+				 errhint("Connect as the role that the instances run as; SET ROLE is not enough.")));
+}
+
+/* ------------------------------------------------------------------
+ * CALL durable_work
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * check_can_commit: durable_work must be called by the client itself.
+ */
+static void
+check_can_commit(FunctionCallInfo fcinfo)
+{
+	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic ||
+		SPI_inside_nonatomic_context())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("durable_work() must be called outside of transactions, functions and other procedures"),
+				 errdetail("It commits after each step."),
+				 errhint("Say CALL durable_work() alone, or use durable_run(id), which runs in your transaction.")));
+}
+
+/*
+ * claim: take the next instance, for good before any of its code runs.
+ */
+static int64
+claim(Transactions *tx, Oid role)
+{
+	int64		iid = ReadyClaim(role, LeaseTake());
+
+	if (iid != 0)
+	{
+		/* lost with a crash, the claim could not tell of it */
+		ForceSyncCommit();
+		TransactionCommit(tx);
+	}
+	return iid;
+}
+
+/*
+ * find_work: what has become runnable since the last look.
+ */
+static void
+find_work(Transactions *tx, Oid role)
+{
+	LeaseReleaseStale(role);
+	while (TimerFireDue(role) > 0)
+		TransactionCommit(tx);
+	(void) MessageWakeAll(role);
+	TransactionCommit(tx);
+}
+
+/*
+ * work: drive until nothing can run, or that many activations are done.
+ */
+static void
+work(int64 max_instances)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	MemoryContext turn = AllocSetContextCreate(cxt, "durable work",
+											   ALLOCSET_SMALL_SIZES);
+	Oid			role = GetUserId();
+	Transactions tx;
+	int64		done = 0;
+	int64		done_before;
+
+	MemoryContextSwitchTo(turn);
+	TransactionsOpen(&tx, false);
+	do
+	{
+		int64		iid;
+
+		done_before = done;
+		find_work(&tx, role);
+		while (done < max_instances && (iid = claim(&tx, role)) != 0)
+		{
+			DriveInstance(&tx, iid, LeaseTake());
+			MemoryContextReset(turn);
+			done++;
+		}
+	} while (done > done_before && done < max_instances);
+	TransactionsClose(&tx);
+	MemoryContextSwitchTo(cxt);
+	MemoryContextDelete(turn);
+}
+
+/*
+ * durable_work: run all that can run now, a commit after each step.
+ */
+Datum
+durable_work(PG_FUNCTION_ARGS)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext cxt;
+	int64		max_instances = PG_ARGISNULL(0) ? PG_INT64_MAX : PG_GETARG_INT32(0);
+
+	check_driver("durable_work");
+	check_can_commit(fcinfo);
+	if (max_instances < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("max_instances must be at least 1")));
+
+	cxt = AllocSetContextCreate(TopMemoryContext, "durable driver",
+								ALLOCSET_DEFAULT_SIZES);
+	CurrentContext = CONTEXT_ENGINE;
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(cxt);
+		work(max_instances);
+	}
+	PG_FINALLY();
+	{
+		/* what we leave unfinished is stale from now on, and taken by others */
+		CurrentContext = CONTEXT_NONE;
+		CurrentActivation = NULL;
+		LeaseDrop();
+		MemoryContextSwitchTo(caller);
+		MemoryContextDelete(cxt);
+	}
+	PG_END_TRY();
+	PG_RETURN_VOID();
+}
+
+/* ------------------------------------------------------------------
+ * durable_run
+ * ------------------------------------------------------------------
+ */
+
+static void
+check_can_run(const InstanceRow *instance)
+{
+	if (instance->run_as != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("instance \"%s\" runs as role \"%s\"", instance->id,
+						instance->run_as_name),
+				 errhint("Connect as that role.")));
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("durable_run() needs isolation level READ COMMITTED"),
+				 errhint("Begin the transaction with that level, or CALL durable_work().")));
+	if (XactReadOnly)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("durable_run() cannot run in a read-only transaction")));
+}
+
+/*
+ * is_too_early: a start or another try that is for later.
+ */
+static bool
+is_too_early(const InstanceRow *instance)
+{
+	return strcmp(instance->status, "pending") == 0 &&
+		instance->wake_at > GetCurrentTimestamp();
+}
+
+/*
+ * take: make the instance ours until the end of the transaction.
+ */
+static void
+take(const InstanceRow *instance)
+{
+	if (instance->lease != 0 && !LeaseIsAlive(instance->lease))
+		ReadyReleaseAll(instance->lease);
+	ReadyInsert(instance->iid);
+	if (!ReadyClaimOne(instance->iid, LEASE_INSIDE))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" is being run by another session",
+						instance->id)));
+}
+
+static void
+run(int64 iid)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext cxt;
+	Transactions tx;
+
+	/* constraints of the caller that fail are not a step's fault */
+	TransactionFireDeferred();
+	cxt = AllocSetContextCreate(CurTransactionContext, "durable driver",
+								ALLOCSET_DEFAULT_SIZES);
+	CurrentContext = CONTEXT_ENGINE;
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(cxt);
+		TransactionsOpen(&tx, true);
+		DriveInstance(&tx, iid, LEASE_INSIDE);
+		TransactionsClose(&tx);
+	}
+	PG_FINALLY();
+	{
+		CurrentContext = CONTEXT_NONE;
+		CurrentActivation = NULL;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(cxt);
+}
+
+/*
+ * durable_run: run one instance as far as it gets, in this transaction.
+ */
+Datum
+durable_run(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	InstanceRow *instance;
+
+	check_driver("durable_run");
+	instance = ClientFindInstance(id);
+	check_can_run(instance);
+	if (!instance->ended && !instance->suspended && !is_too_early(instance))
+	{
+		take(instance);
+		run(instance->iid);
+		instance = InstanceLoad(instance->iid);
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(instance->status));
+}

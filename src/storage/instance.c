@@ -1,0 +1,281 @@
+/*-------------------------------------------------------------------------
+ *
+ * instance.c
+ *	  Table instance: one row a run.
+ *
+ * Only the holder of the lease writes the row of an instance that can run;
+ * the row of one that is held is written by durable_resume, which makes it
+ * ready in the same transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+#include "storage/storage.h"
+
+/*
+ * The row, its first history row and its place in the queue (or, for a later
+ * start, its timer) in one statement; nothing at all if the id is taken.
+ */
+static Statement insert_instance = {
+	"WITH i AS (INSERT INTO durable_internal.instance"
+	" (iid, id, run, chain, workflow, version, status, run_as, run_as_name, priority, seed, tags, created_at)"
+	" VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $8, $9, $10, $11, pg_catalog.clock_timestamp())"
+	" ON CONFLICT (id, run) DO NOTHING RETURNING iid, created_at),"
+	" h AS (INSERT INTO durable_internal.history (iid, seq, event, name, args, data, at)"
+	" SELECT i.iid, 1, 'WorkflowStarted', $5, $12, $13, i.created_at FROM i),"
+	" r AS (INSERT INTO durable_internal.ready (iid, run_as, priority)"
+	" SELECT i.iid, $7, $9 FROM i WHERE $14 IS NULL),"
+	" t AS (INSERT INTO durable_internal.timer (iid, run_as, wake_at)"
+	" SELECT i.iid, $7, $14 FROM i WHERE $14 IS NOT NULL)"
+	" SELECT iid FROM i",
+	14, {INT8OID, TEXTOID, INT4OID, INT8OID, TEXTOID, INT4OID, OIDOID, NAMEOID,
+		INT4OID, INT8OID, JSONBOID, JSONBOID, JSONBOID, TIMESTAMPTZOID
+	}, NULL
+};
+
+#define SELECT_INSTANCE \
+	"SELECT i.iid, i.id, i.run, i.chain, i.workflow, i.version," \
+	" CASE WHEN i.suspended IS NOT NULL THEN i.suspended" \
+	" WHEN i.end_seq IS NOT NULL OR r.iid IS NULL THEN i.status" \
+	" WHEN r.lease IS NOT NULL THEN 'running' ELSE 'pending' END," \
+	" i.reason, i.run_as, i.run_as_name::text, i.priority, i.body_failures," \
+	" i.seed, i.tags, i.suspended IS NOT NULL, i.end_seq IS NOT NULL," \
+	" v.function, v.whole, w.sandbox, w.owner, w.activity_retry," \
+	" r.lease, t.wake_at" \
+	" FROM durable_internal.instance i" \
+	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
+	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
+	" LEFT JOIN durable_internal.workflow w ON w.name = i.workflow" \
+	" LEFT JOIN durable_internal.workflow_version v" \
+	" ON v.workflow = w.name AND v.version = w.version"
+
+static Statement find_instance = {
+	SELECT_INSTANCE " WHERE i.id = $1 ORDER BY i.run DESC LIMIT 1",
+	1, {TEXTOID}, NULL
+};
+
+static Statement load_instance = {
+	SELECT_INSTANCE " WHERE i.iid = $1", 1, {INT8OID}, NULL
+};
+
+static Statement wait_instance = {
+	"UPDATE durable_internal.instance SET status = $2, awaits = $3,"
+	" body_failures = 0, started_at = coalesce(started_at, $4) WHERE iid = $1",
+	4, {INT8OID, TEXTOID, TEXTARRAYOID, TIMESTAMPTZOID}, NULL
+};
+
+static Statement set_body_failures = {
+	"UPDATE durable_internal.instance SET body_failures = $2 WHERE iid = $1",
+	2, {INT8OID, INT4OID}, NULL
+};
+
+static Statement hold_instance = {
+	"UPDATE durable_internal.instance SET suspended = 'held', reason = $2 WHERE iid = $1",
+	2, {INT8OID, TEXTOID}, NULL
+};
+
+static Statement resume_instance = {
+	"UPDATE durable_internal.instance SET suspended = NULL, reason = NULL, body_failures = 0"
+	" WHERE iid = $1 AND suspended IS NOT NULL AND end_seq IS NULL",
+	1, {INT8OID}, NULL
+};
+
+static Statement end_instance = {
+	"UPDATE durable_internal.instance SET status = $2, awaits = NULL, end_seq = $3,"
+	" started_at = coalesce(started_at, $4), ended_at = $5 WHERE iid = $1",
+	5, {INT8OID, TEXTOID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID}, NULL
+};
+
+static Statement find_outcome = {
+	"SELECT h.result, h.error FROM durable_internal.instance i"
+	" JOIN durable_internal.history h ON h.iid = i.iid AND h.seq = i.end_seq"
+	" WHERE i.iid = $1",
+	1, {INT8OID}, NULL
+};
+
+/*
+ * InstanceInsert: start a run; false if this id has a run of that number.
+ *
+ * start_at is 0 for now.
+ */
+bool
+InstanceInsert(const InstanceRow *row, Jsonb *input, Jsonb *settings,
+			   TimestampTz start_at)
+{
+	Datum		values[14] = {
+		Int64GetDatum(row->iid), TextDatum(row->id), Int32GetDatum(row->run),
+		Int64GetDatum(row->chain), TextDatum(row->workflow),
+		Int32GetDatum(row->version), ObjectIdGetDatum(row->run_as),
+		NameDatum(row->run_as_name), Int32GetDatum(row->priority),
+		Int64GetDatum(row->seed), PointerGetDatum(row->tags),
+		PointerGetDatum(input), PointerGetDatum(settings),
+		TimestampTzGetDatum(start_at)
+	};
+	bool		nulls[14] = {[13] = start_at == 0};
+
+	return StatementRun(&insert_instance, values, nulls) == 1;
+}
+
+static InstanceRow *
+read_row(MemoryContext cxt)
+{
+	InstanceRow *row = MemoryContextAllocZero(cxt, sizeof(InstanceRow));
+	Datum		value;
+	bool		isnull;
+
+	row->iid = DatumGetInt64(StatementColumn(0, 1, &isnull));
+	row->id = StatementText(cxt, 0, 2);
+	row->run = DatumGetInt32(StatementColumn(0, 3, &isnull));
+	row->chain = DatumGetInt64(StatementColumn(0, 4, &isnull));
+	row->workflow = StatementText(cxt, 0, 5);
+	row->version = DatumGetInt32(StatementColumn(0, 6, &isnull));
+	row->status = StatementText(cxt, 0, 7);
+	row->reason = StatementText(cxt, 0, 8);
+	row->run_as = DatumGetObjectId(StatementColumn(0, 9, &isnull));
+	row->run_as_name = StatementText(cxt, 0, 10);
+	row->priority = DatumGetInt32(StatementColumn(0, 11, &isnull));
+	row->body_failures = DatumGetInt32(StatementColumn(0, 12, &isnull));
+	row->seed = DatumGetInt64(StatementColumn(0, 13, &isnull));
+	row->tags = StatementJsonb(cxt, 0, 14);
+	row->suspended = DatumGetBool(StatementColumn(0, 15, &isnull));
+	row->ended = DatumGetBool(StatementColumn(0, 16, &isnull));
+	row->function = StatementText(cxt, 0, 17);
+	value = StatementColumn(0, 18, &isnull);
+	row->whole = !isnull && DatumGetBool(value);
+	row->sandbox = StatementText(cxt, 0, 19);
+	value = StatementColumn(0, 20, &isnull);
+	row->workflow_owner = isnull ? InvalidOid : DatumGetObjectId(value);
+	row->activity_retry = StatementJsonb(cxt, 0, 21);
+	value = StatementColumn(0, 22, &isnull);
+	row->lease = isnull ? 0 : DatumGetInt64(value);
+	row->wake_at = StatementTime(0, 23);
+	return row;
+}
+
+static InstanceRow *
+find_row(Statement *statement, Datum key)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	InstanceRow *row = NULL;
+
+	StorageEnter(&scope);
+	if (StatementExecute(statement, &key, NULL) == 1)
+		row = read_row(cxt);
+	StorageLeave(&scope);
+	return row;
+}
+
+/*
+ * InstanceFind: the current run of an id, or NULL.
+ */
+InstanceRow *
+InstanceFind(const char *id)
+{
+	return find_row(&find_instance, TextDatum(id));
+}
+
+/*
+ * InstanceLoad: a run, or NULL.
+ */
+InstanceRow *
+InstanceLoad(int64 iid)
+{
+	return find_row(&load_instance, Int64GetDatum(iid));
+}
+
+/*
+ * InstanceWait: what it waits for, from now on.
+ */
+void
+InstanceWait(int64 iid, const char *status, const char *awaits,
+			 TimestampTz started_at)
+{
+	Datum		values[4] = {
+		Int64GetDatum(iid), TextDatum(status), (Datum) 0,
+		TimestampTzGetDatum(started_at)
+	};
+	bool		nulls[4] = {[2] = awaits == NULL};
+
+	if (awaits != NULL)
+	{
+		Datum		name = TextDatum(awaits);
+
+		values[2] = PointerGetDatum(construct_array(&name, 1, TEXTOID, -1,
+													false, TYPALIGN_INT));
+	}
+	StatementRun(&wait_instance, values, nulls);
+}
+
+/*
+ * InstanceSetBodyFailures: passes lost to the environment, one after another.
+ */
+void
+InstanceSetBodyFailures(int64 iid, int failures)
+{
+	Datum		values[2] = {Int64GetDatum(iid), Int32GetDatum(failures)};
+
+	StatementRun(&set_body_failures, values, NULL);
+}
+
+/*
+ * InstanceHold: suspend it until durable_resume.
+ */
+void
+InstanceHold(int64 iid, const char *reason)
+{
+	Datum		values[2] = {Int64GetDatum(iid), TextDatum(reason)};
+
+	StatementRun(&hold_instance, values, NULL);
+}
+
+/*
+ * InstanceResume: lift the suspension; false if there is none.
+ */
+bool
+InstanceResume(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return StatementRun(&resume_instance, values, NULL) == 1;
+}
+
+/*
+ * InstanceEnd: its end status, and the history row that has the outcome.
+ */
+void
+InstanceEnd(int64 iid, const char *status, int end_seq,
+			TimestampTz started_at, TimestampTz ended_at)
+{
+	Datum		values[5] = {
+		Int64GetDatum(iid), TextDatum(status), Int32GetDatum(end_seq),
+		TimestampTzGetDatum(started_at), TimestampTzGetDatum(ended_at)
+	};
+
+	StatementRun(&end_instance, values, NULL);
+}
+
+/*
+ * InstanceOutcome: result and error of an ended run, NULL where there is none.
+ */
+void
+InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	*result = *error = NULL;
+	StorageEnter(&scope);
+	if (StatementExecute(&find_outcome, values, NULL) == 1)
+	{
+		*result = StatementJsonb(cxt, 0, 1);
+		*error = StatementJsonb(cxt, 0, 2);
+	}
+	StorageLeave(&scope);
+}

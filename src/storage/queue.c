@@ -1,0 +1,250 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.c
+ *	  Tables ready and timer: what can run, what is running, what sleeps.
+ *
+ * The row of ready with a lease is the right to run the instance: whoever
+ * deletes or releases it says which lease it believes to hold, and has lost
+ * the instance if the row says otherwise.
+ *
+ * Order of row locks: timer, ready, instance, history, for each instance.  A
+ * driver that goes to wait sets its timer before it gives up its ready row, so
+ * that it and one that fires the old timer never wait for each other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+
+#include "storage/storage.h"
+
+/* An instance that is suspended or has ended is never made ready. */
+static Statement insert_ready = {
+	"INSERT INTO durable_internal.ready (iid, run_as, priority)"
+	" SELECT i.iid, i.run_as, i.priority FROM durable_internal.instance i"
+	" WHERE i.iid = $1 AND i.suspended IS NULL AND i.end_seq IS NULL"
+	" ON CONFLICT (iid) DO NOTHING",
+	1, {INT8OID}, NULL
+};
+
+static Statement claim_next = {
+	"UPDATE durable_internal.ready SET lease = $2, leased_at = pg_catalog.clock_timestamp()"
+	" WHERE iid = (SELECT r.iid FROM durable_internal.ready r"
+	" WHERE r.run_as = $1 AND r.lease IS NULL"
+	" ORDER BY r.priority DESC, r.iid LIMIT 1 FOR UPDATE SKIP LOCKED)"
+	" RETURNING iid",
+	2, {OIDOID, INT8OID}, NULL
+};
+
+static Statement claim_one = {
+	"UPDATE durable_internal.ready SET lease = $2, leased_at = pg_catalog.clock_timestamp()"
+	" WHERE iid = (SELECT r.iid FROM durable_internal.ready r"
+	" WHERE r.iid = $1 AND r.lease IS NULL FOR UPDATE SKIP LOCKED)",
+	2, {INT8OID, INT8OID}, NULL
+};
+
+static Statement delete_ready = {
+	"DELETE FROM durable_internal.ready WHERE iid = $1 AND lease = $2",
+	2, {INT8OID, INT8OID}, NULL
+};
+
+static Statement release_ready = {
+	"UPDATE durable_internal.ready SET lease = NULL, leased_at = NULL"
+	" WHERE iid = $1 AND lease = $2",
+	2, {INT8OID, INT8OID}, NULL
+};
+
+static Statement release_lease = {
+	"UPDATE durable_internal.ready SET lease = NULL, leased_at = NULL WHERE lease = $1",
+	1, {INT8OID}, NULL
+};
+
+static Statement list_leases = {
+	"SELECT DISTINCT r.lease FROM durable_internal.ready r"
+	" WHERE r.run_as = $1 AND r.lease IS NOT NULL",
+	1, {OIDOID}, NULL
+};
+
+static Statement set_timer = {
+	"INSERT INTO durable_internal.timer (iid, run_as, wake_at) VALUES ($1, $2, $3)"
+	" ON CONFLICT (iid) DO UPDATE SET wake_at = excluded.wake_at",
+	3, {INT8OID, OIDOID, TIMESTAMPTZOID}, NULL
+};
+
+static Statement clear_timer = {
+	"DELETE FROM durable_internal.timer WHERE iid = $1",
+	1, {INT8OID}, NULL
+};
+
+/*
+ * A timer that fires for an instance which is ready anyway is only deleted:
+ * the driver sets it again if the instance then waits for it still.
+ */
+static Statement fire_due = {
+	"WITH due AS (DELETE FROM durable_internal.timer WHERE iid IN"
+	" (SELECT t.iid FROM durable_internal.timer t"
+	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND t.run_as = $1"
+	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid)"
+	" INSERT INTO durable_internal.ready (iid, run_as, priority)"
+	" SELECT i.iid, i.run_as, i.priority FROM due"
+	" JOIN durable_internal.instance i ON i.iid = due.iid"
+	" WHERE i.suspended IS NULL AND i.end_seq IS NULL"
+	" ON CONFLICT (iid) DO NOTHING",
+	1, {OIDOID}, NULL
+};
+
+static Statement wake_for_messages = {
+	"INSERT INTO durable_internal.ready (iid, run_as, priority)"
+	" SELECT DISTINCT i.iid, i.run_as, i.priority FROM durable_internal.inbox m"
+	" CROSS JOIN LATERAL (SELECT n.* FROM durable_internal.instance n"
+	" WHERE n.iid = m.chain OR (n.chain = m.chain AND n.chain <> n.iid)"
+	" ORDER BY n.run DESC LIMIT 1) i"
+	" WHERE i.run_as = $1 AND m.kind = 'signal' AND m.name = ANY (i.awaits)"
+	" AND i.suspended IS NULL AND i.end_seq IS NULL"
+	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)"
+	" ON CONFLICT (iid) DO NOTHING",
+	1, {OIDOID}, NULL
+};
+
+/*
+ * ReadyInsert: put an instance into the queue, unless it is there.
+ */
+void
+ReadyInsert(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	StatementRun(&insert_ready, values, NULL);
+}
+
+/*
+ * ReadyClaim: take the next instance of a role, or return 0.
+ */
+int64
+ReadyClaim(Oid run_as, int64 lease)
+{
+	StorageScope scope;
+	Datum		values[2] = {ObjectIdGetDatum(run_as), Int64GetDatum(lease)};
+	int64		iid = 0;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&claim_next, values, NULL) > 0)
+		iid = DatumGetInt64(StatementColumn(0, 1, &isnull));
+	StorageLeave(&scope);
+	return iid;
+}
+
+/*
+ * ReadyClaimOne: take this instance; false if it is not there to be taken.
+ */
+bool
+ReadyClaimOne(int64 iid, int64 lease)
+{
+	Datum		values[2] = {Int64GetDatum(iid), Int64GetDatum(lease)};
+
+	return StatementRun(&claim_one, values, NULL) == 1;
+}
+
+/*
+ * ReadyDelete: the instance waits or has ended.  False: it is not ours.
+ */
+bool
+ReadyDelete(int64 iid, int64 lease)
+{
+	Datum		values[2] = {Int64GetDatum(iid), Int64GetDatum(lease)};
+
+	return StatementRun(&delete_ready, values, NULL) == 1;
+}
+
+/*
+ * ReadyRelease: let others run it.  False: it is not ours.
+ */
+bool
+ReadyRelease(int64 iid, int64 lease)
+{
+	Datum		values[2] = {Int64GetDatum(iid), Int64GetDatum(lease)};
+
+	return StatementRun(&release_ready, values, NULL) == 1;
+}
+
+/*
+ * ReadyReleaseAll: all that a lease holds can be run by others.
+ */
+void
+ReadyReleaseAll(int64 lease)
+{
+	Datum		values[1] = {Int64GetDatum(lease)};
+
+	StatementRun(&release_lease, values, NULL);
+}
+
+/*
+ * ReadyLeases: the leases under which instances of a role are running.
+ */
+int
+ReadyLeases(Oid run_as, int64 **leases)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {ObjectIdGetDatum(run_as)};
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&list_leases, values, NULL);
+	*leases = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*leases)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
+ * TimerSet: when to look at the instance again.
+ */
+void
+TimerSet(int64 iid, Oid run_as, TimestampTz wake_at)
+{
+	Datum		values[3] = {
+		Int64GetDatum(iid), ObjectIdGetDatum(run_as),
+		TimestampTzGetDatum(wake_at)
+	};
+
+	StatementRun(&set_timer, values, NULL);
+}
+
+/*
+ * TimerClear: not any more.
+ */
+void
+TimerClear(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	StatementRun(&clear_timer, values, NULL);
+}
+
+/*
+ * TimerFireDue: make ready what is due, up to a thousand at a time.
+ */
+uint64
+TimerFireDue(Oid run_as)
+{
+	Datum		values[1] = {ObjectIdGetDatum(run_as)};
+
+	return StatementRun(&fire_due, values, NULL);
+}
+
+/*
+ * MessageWakeAll: make ready what waits for a message that has come.
+ */
+uint64
+MessageWakeAll(Oid run_as)
+{
+	Datum		values[1] = {ObjectIdGetDatum(run_as)};
+
+	return StatementRun(&wake_for_messages, values, NULL);
+}

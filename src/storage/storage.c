@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * storage.c
+ *	  The one way to the extension's tables.
+ *
+ * A statement runs as the tables' owner with search_path pinned, as foreign
+ * key triggers do: the calling role needs no rights on the tables, and nothing
+ * the caller defined (operators, functions, temporary tables) can be reached
+ * by our SQL.  An error needs no clean-up here: the abort of the transaction
+ * or subtransaction restores user, settings and SPI.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "durable.h"
+#include "storage/storage.h"
+
+/*
+ * tables_owner: whose tables they are.
+ *
+ * Not the extension's owner: that can be changed without the tables'.
+ */
+static Oid
+tables_owner(void)
+{
+	Oid			namespace = get_namespace_oid("durable_internal", true);
+	Oid			relation = InvalidOid;
+	HeapTuple	tuple;
+	Oid			owner;
+
+	if (OidIsValid(namespace))
+		relation = get_relname_relid("instance", namespace);
+	if (!OidIsValid(relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"durable\" is not installed in this database"),
+				 errhint("Run CREATE EXTENSION durable.")));
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relation);
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * StorageEnter: become the tables' owner, with a snapshot and SPI at hand.
+ */
+void
+StorageEnter(StorageScope *scope)
+{
+	Oid			owner = tables_owner();
+
+	GetUserIdAndSecContext(&scope->user, &scope->security_context);
+	SetUserIdAndSecContext(owner, scope->security_context |
+						   SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+	scope->guc_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) SPI_connect();
+}
+
+/*
+ * StorageLeave: be the caller again.
+ */
+void
+StorageLeave(StorageScope *scope)
+{
+	SPI_finish();
+	AtEOXact_GUC(false, scope->guc_level);
+	SetUserIdAndSecContext(scope->user, scope->security_context);
+}
+
+static void
+statement_prepare(Statement *statement)
+{
+	SPIPlanPtr	plan;
+
+	plan = SPI_prepare(statement->sql, statement->nargs, statement->types);
+	if (plan == NULL)
+		elog(ERROR, "could not prepare \"%s\": %s", statement->sql,
+			 SPI_result_code_string(SPI_result));
+	SPI_keepplan(plan);
+	statement->plan = plan;
+}
+
+/*
+ * StatementExecute: run a statement between StorageEnter and StorageLeave.
+ *
+ * Returns the number of rows; their columns are read by the functions below
+ * until StorageLeave.
+ */
+uint64
+StatementExecute(Statement *statement, Datum *values, const bool *nulls)
+{
+	char		spi_nulls[STATEMENT_MAX_ARGS + 1];
+	int			rc;
+
+	if (statement->plan == NULL)
+		statement_prepare(statement);
+
+	for (int i = 0; i < statement->nargs; i++)
+		spi_nulls[i] = (nulls != NULL && nulls[i]) ? 'n' : ' ';
+	spi_nulls[statement->nargs] = '\0';
+
+	/* not read-only: takes a snapshot of its own, so it sees all before it */
+	rc = SPI_execute_plan(statement->plan, values, spi_nulls, false, 0);
+	if (rc < 0)
+		elog(ERROR, "could not execute \"%s\": %s", statement->sql,
+			 SPI_result_code_string(rc));
+	return SPI_processed;
+}
+
+/*
+ * StatementRun: run a statement of which only the number of rows counts.
+ */
+uint64
+StatementRun(Statement *statement, Datum *values, const bool *nulls)
+{
+	StorageScope scope;
+	uint64		rows;
+
+	StorageEnter(&scope);
+	rows = StatementExecute(statement, values, nulls);
+	StorageLeave(&scope);
+	return rows;
+}
+
+/*
+ * StatementColumn: a column of the last statement's result, from 1.
+ */
+Datum
+StatementColumn(uint64 row, int column, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc,
+						 column, isnull);
+}
+
+/*
+ * StatementText: the same as a C string in the given context, or NULL.
+ */
+char *
+StatementText(MemoryContext cxt, uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = StatementColumn(row, column, &isnull);
+	MemoryContext old;
+	char	   *string;
+
+	if (isnull)
+		return NULL;
+	old = MemoryContextSwitchTo(cxt);
+	string = TextDatumGetCString(value);
+	MemoryContextSwitchTo(old);
+	return string;
+}
+
+/*
+ * StatementJsonb: the same as a plain copy of a jsonb, or NULL.
+ */
+Jsonb *
+StatementJsonb(MemoryContext cxt, uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = StatementColumn(row, column, &isnull);
+	MemoryContext old;
+	Jsonb	   *json;
+
+	if (isnull)
+		return NULL;
+	old = MemoryContextSwitchTo(cxt);
+	json = DatumGetJsonbPCopy(value);
+	MemoryContextSwitchTo(old);
+	return json;
+}
+
+/*
+ * StatementTime: the same as a time, 0 for NULL.
+ */
+TimestampTz
+StatementTime(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = StatementColumn(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetTimestampTz(value);
+}
+
+/*
+ * TextDatum: a C string, or NULL, as an argument.
+ */
+Datum
+TextDatum(const char *string)
+{
+	return string == NULL ? (Datum) 0 : CStringGetTextDatum(string);
+}
+
+/*
+ * NameDatum: a C string as an argument of type name.
+ */
+Datum
+NameDatum(const char *string)
+{
+	Name		name = palloc0(sizeof(NameData));
+
+	namestrcpy(name, string);
+	return NameGetDatum(name);
+}
+
+/*
+ * StorageNextNumber: the next value of one of our sequences.
+ */
+int64
+StorageNextNumber(const char *sequence)
+{
+	StorageScope scope;
+	Oid			relation;
+	int64		number;
+
+	StorageEnter(&scope);
+	relation = get_relname_relid(sequence,
+								 get_namespace_oid("durable_internal", false));
+	number = nextval_internal(relation, true);
+	StorageLeave(&scope);
+	return number;
+}

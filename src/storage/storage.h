@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * storage.h
+ *	  How the extension reaches its tables, and the statements on them.
+ *
+ * Nothing outside src/storage says SQL about our tables.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_STORAGE_H
+#define DURABLE_STORAGE_H
+
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+/* ---- storage.c: the owner's session within a session ---- */
+
+#define STATEMENT_MAX_ARGS	18
+
+/* A statement, prepared at first use and kept for the process's life. */
+typedef struct Statement
+{
+	const char *sql;
+	int			nargs;
+	Oid			types[STATEMENT_MAX_ARGS];
+	struct _SPI_plan *plan;
+} Statement;
+
+typedef struct StorageScope
+{
+	Oid			user;
+	int			security_context;
+	int			guc_level;
+} StorageScope;
+
+extern void StorageEnter(StorageScope *scope);
+extern void StorageLeave(StorageScope *scope);
+extern uint64 StatementExecute(Statement *statement, Datum *values,
+							   const bool *nulls);
+extern uint64 StatementRun(Statement *statement, Datum *values,
+						   const bool *nulls);
+extern Datum StatementColumn(uint64 row, int column, bool *isnull);
+extern char *StatementText(MemoryContext cxt, uint64 row, int column);
+extern Jsonb *StatementJsonb(MemoryContext cxt, uint64 row, int column);
+extern TimestampTz StatementTime(uint64 row, int column);
+extern Datum TextDatum(const char *string);
+extern Datum NameDatum(const char *string);
+extern int64 StorageNextNumber(const char *sequence);
+
+/* ---- workflow.c ---- */
+
+typedef struct WorkflowRow
+{
+	char	   *name;
+	Oid			owner;
+	char	   *owner_name;
+	int			version;
+	char	   *run_as;
+	char	   *sandbox;		/* NULL: the setting's */
+	Jsonb	   *activity_retry; /* NULL: none */
+	Datum		capture_settings;	/* text[] */
+	char	   *function;
+	char	   *definition;
+	char	   *hash;
+	bool		whole;
+} WorkflowRow;
+
+extern WorkflowRow *WorkflowFind(const char *name);
+extern void WorkflowStore(const WorkflowRow *row);
+extern void WorkflowDelete(const char *name);
+extern int	WorkflowLastVersion(const char *name);
+extern bool WorkflowHasLiveInstances(const char *name);
+
+typedef struct ActivityRow
+{
+	char	   *name;
+	Oid			owner;
+	char	   *owner_name;
+	char	   *function;
+	Jsonb	   *retry;
+} ActivityRow;
+
+extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,
+								 const char *name);
+extern void ActivityStore(const ActivityRow *row);
+
+/* ---- instance.c ---- */
+
+typedef struct InstanceRow
+{
+	int64		iid;
+	char	   *id;
+	int			run;
+	int64		chain;
+	char	   *workflow;
+	int			version;
+	char	   *status;			/* as the views show it */
+	char	   *reason;
+	Oid			run_as;
+	char	   *run_as_name;
+	int			priority;
+	int			body_failures;
+	int64		seed;
+	Jsonb	   *tags;
+	bool		suspended;
+	bool		ended;
+	int64		lease;			/* who runs it, 0: nobody */
+	TimestampTz wake_at;		/* of its timer, 0: none */
+
+	/* from the workflow and its version, NULL when they are gone */
+	char	   *function;
+	bool		whole;
+	char	   *sandbox;
+	Oid			workflow_owner;
+	Jsonb	   *activity_retry;
+} InstanceRow;
+
+extern bool InstanceInsert(const InstanceRow *row, Jsonb *input,
+						   Jsonb *settings, TimestampTz start_at);
+extern InstanceRow *InstanceFind(const char *id);
+extern InstanceRow *InstanceLoad(int64 iid);
+extern void InstanceWait(int64 iid, const char *status, const char *awaits,
+						 TimestampTz started_at);
+extern void InstanceSetBodyFailures(int64 iid, int failures);
+extern void InstanceHold(int64 iid, const char *reason);
+extern bool InstanceResume(int64 iid);
+extern void InstanceEnd(int64 iid, const char *status, int end_seq,
+						TimestampTz started_at, TimestampTz ended_at);
+extern void InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error);
+
+/* ---- queue.c: what can run, what is running, what sleeps ---- */
+
+extern void ReadyInsert(int64 iid);
+extern int64 ReadyClaim(Oid run_as, int64 lease);
+extern bool ReadyClaimOne(int64 iid, int64 lease);
+extern bool ReadyDelete(int64 iid, int64 lease);
+extern bool ReadyRelease(int64 iid, int64 lease);
+extern void ReadyReleaseAll(int64 lease);
+extern int	ReadyLeases(Oid run_as, int64 **leases);
+extern void TimerSet(int64 iid, Oid run_as, TimestampTz wake_at);
+extern void TimerClear(int64 iid);
+extern uint64 TimerFireDue(Oid run_as);
+extern uint64 MessageWakeAll(Oid run_as);
+
+/* ---- history.c ---- */
+
+typedef struct HistoryRow
+{
+	int			seq;
+	int			position;		/* 0: none */
+	const char *event;
+	const char *name;
+	const char *step_id;
+	Jsonb	   *args;
+	Jsonb	   *result;
+	Jsonb	   *error;
+	Jsonb	   *data;
+	int			attempt;		/* 0: none */
+	TimestampTz wake_at;		/* 0: none */
+	TimestampTz started_at;		/* 0: none */
+	TimestampTz at;
+} HistoryRow;
+
+typedef void (*HistoryVisitor) (const HistoryRow *row, void *arg);
+
+extern void HistoryAppend(int64 iid, const HistoryRow *row);
+extern void HistoryScan(int64 iid, MemoryContext cxt, HistoryVisitor visitor,
+						void *arg);
+extern bool HistoryIsFenceError(const ErrorData *error);
+
+/* ---- inbox.c ---- */
+
+extern void InboxInsert(int64 chain, const char *kind, const char *name,
+						Jsonb *payload);
+extern Jsonb *InboxTake(int64 chain, const char *kind, const char *name,
+						MemoryContext cxt);
+extern bool InboxHas(int64 chain, const char *kind, const char *name);
+
+#endif							/* DURABLE_STORAGE_H */

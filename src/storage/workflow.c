@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * workflow.c
+ *	  Tables workflow, workflow_version and activity: what was registered.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+
+#include "durable.h"
+#include "storage/storage.h"
+
+static Statement find_workflow = {
+	"SELECT w.name, w.owner, w.owner_name::text, w.version, w.run_as, w.sandbox,"
+	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole"
+	" FROM durable_internal.workflow w"
+	" JOIN durable_internal.workflow_version v ON v.workflow = w.name AND v.version = w.version"
+	" WHERE w.name = $1",
+	1, {TEXTOID}, NULL
+};
+
+static Statement store_workflow = {
+	"INSERT INTO durable_internal.workflow AS w"
+	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+	" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, owner_name = excluded.owner_name,"
+	" version = excluded.version, run_as = excluded.run_as, sandbox = excluded.sandbox,"
+	" activity_retry = excluded.activity_retry, capture_settings = excluded.capture_settings,"
+	" registered_at = excluded.registered_at",
+	8, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID, TEXTARRAYOID}, NULL
+};
+
+static Statement store_version = {
+	"INSERT INTO durable_internal.workflow_version (workflow, version, function, definition, hash, whole)"
+	" VALUES ($1, $2, $3, $4, $5, $6)"
+	" ON CONFLICT (workflow, version) DO NOTHING",
+	6, {TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID}, NULL
+};
+
+static Statement last_version = {
+	"SELECT pg_catalog.max(version) FROM durable_internal.workflow_version WHERE workflow = $1",
+	1, {TEXTOID}, NULL
+};
+
+/* Its versions stay: instances that ended tell which one they ran on. */
+static Statement delete_workflow = {
+	"DELETE FROM durable_internal.workflow WHERE name = $1",
+	1, {TEXTOID}, NULL
+};
+
+static Statement live_instances = {
+	"SELECT 1 FROM durable_internal.instance WHERE workflow = $1 AND end_seq IS NULL LIMIT 1",
+	1, {TEXTOID}, NULL
+};
+
+static Statement find_activity = {
+	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry"
+	" FROM durable_internal.activity a WHERE a.name = $1 AND a.owner IN ($2, $3)"
+	" ORDER BY a.owner <> $2 LIMIT 1",
+	3, {TEXTOID, OIDOID, OIDOID}, NULL
+};
+
+static Statement store_activity = {
+	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry)"
+	" VALUES ($1, $2, $3, $4, $5)"
+	" ON CONFLICT (owner, name) DO UPDATE SET owner_name = excluded.owner_name,"
+	" function = excluded.function, retry = excluded.retry, registered_at = excluded.registered_at",
+	5, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID}, NULL
+};
+
+/*
+ * WorkflowFind: a registered workflow with its current version, or NULL.
+ */
+WorkflowRow *
+WorkflowFind(const char *name)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {TextDatum(name)};
+	WorkflowRow *row = NULL;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&find_workflow, values, NULL) == 1)
+	{
+		MemoryContext old = MemoryContextSwitchTo(cxt);
+
+		row = palloc0(sizeof(WorkflowRow));
+		row->name = StatementText(cxt, 0, 1);
+		row->owner = DatumGetObjectId(StatementColumn(0, 2, &isnull));
+		row->owner_name = StatementText(cxt, 0, 3);
+		row->version = DatumGetInt32(StatementColumn(0, 4, &isnull));
+		row->run_as = StatementText(cxt, 0, 5);
+		row->sandbox = StatementText(cxt, 0, 6);
+		row->activity_retry = StatementJsonb(cxt, 0, 7);
+		row->capture_settings =
+			PointerGetDatum(DatumGetArrayTypePCopy(StatementColumn(0, 8, &isnull)));
+		row->function = StatementText(cxt, 0, 9);
+		row->definition = StatementText(cxt, 0, 10);
+		row->hash = StatementText(cxt, 0, 11);
+		row->whole = DatumGetBool(StatementColumn(0, 12, &isnull));
+		MemoryContextSwitchTo(old);
+	}
+	StorageLeave(&scope);
+	return row;
+}
+
+/*
+ * WorkflowStore: insert or replace a workflow, and its version if it is new.
+ */
+void
+WorkflowStore(const WorkflowRow *row)
+{
+	Datum		workflow[8] = {
+		TextDatum(row->name), ObjectIdGetDatum(row->owner),
+		NameDatum(row->owner_name), Int32GetDatum(row->version),
+		TextDatum(row->run_as), TextDatum(row->sandbox),
+		PointerGetDatum(row->activity_retry), row->capture_settings
+	};
+	bool		nulls[8] = {false, false, false, false, false,
+		row->sandbox == NULL, row->activity_retry == NULL, false
+	};
+	Datum		version[6] = {
+		TextDatum(row->name), Int32GetDatum(row->version),
+		TextDatum(row->function), TextDatum(row->definition),
+		TextDatum(row->hash), BoolGetDatum(row->whole)
+	};
+
+	StatementRun(&store_workflow, workflow, nulls);
+	StatementRun(&store_version, version, NULL);
+}
+
+/*
+ * WorkflowLastVersion: the highest version of that name ever, or 0.
+ */
+int
+WorkflowLastVersion(const char *name)
+{
+	StorageScope scope;
+	Datum		values[1] = {TextDatum(name)};
+	Datum		version;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	(void) StatementExecute(&last_version, values, NULL);
+	version = StatementColumn(0, 1, &isnull);
+	StorageLeave(&scope);
+	return isnull ? 0 : DatumGetInt32(version);
+}
+
+/*
+ * WorkflowDelete: forget a workflow.
+ */
+void
+WorkflowDelete(const char *name)
+{
+	Datum		values[1] = {TextDatum(name)};
+
+	StatementRun(&delete_workflow, values, NULL);
+}
+
+/*
+ * WorkflowHasLiveInstances: is any instance of it not at its end?
+ */
+bool
+WorkflowHasLiveInstances(const char *name)
+{
+	Datum		values[1] = {TextDatum(name)};
+
+	return StatementRun(&live_instances, values, NULL) > 0;
+}
+
+/*
+ * ActivityFind: the registration of an activity that an instance may trust.
+ *
+ * Only those of the workflow's owner, whose code runs anyway, and of the role
+ * the instance runs as: a third role's registration must not put its function
+ * in the place of another.
+ */
+ActivityRow *
+ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[3] = {
+		TextDatum(name), ObjectIdGetDatum(workflow_owner), ObjectIdGetDatum(run_as)
+	};
+	ActivityRow *row = NULL;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&find_activity, values, NULL) == 1)
+	{
+		row = MemoryContextAllocZero(cxt, sizeof(ActivityRow));
+		row->name = StatementText(cxt, 0, 1);
+		row->owner = DatumGetObjectId(StatementColumn(0, 2, &isnull));
+		row->owner_name = StatementText(cxt, 0, 3);
+		row->function = StatementText(cxt, 0, 4);
+		row->retry = StatementJsonb(cxt, 0, 5);
+	}
+	StorageLeave(&scope);
+	return row;
+}
+
+/*
+ * ActivityStore: insert or replace a registered activity.
+ */
+void
+ActivityStore(const ActivityRow *row)
+{
+	Datum		values[5] = {
+		ObjectIdGetDatum(row->owner), NameDatum(row->owner_name),
+		TextDatum(row->name), TextDatum(row->function),
+		PointerGetDatum(row->retry)
+	};
+	bool		nulls[5] = {false, false, false, false, row->retry == NULL};
+
+	StatementRun(&store_activity, values, nulls);
+}
