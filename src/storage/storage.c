@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "executor/spi.h"
+#include "jit/jit.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -73,6 +74,10 @@ StorageEnter(StorageScope *scope)
 	(void) set_config_option("search_path", "pg_catalog, pg_temp",
 							 PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	/* never worth its while for our statements */
+	if (jit_enabled)
+		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
 	(void) SPI_connect();
 }
 
