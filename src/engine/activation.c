@@ -20,7 +20,7 @@
 typedef struct StepIdEntry
 {
 	char		id[DURABLE_MAX_NAME + 16];
-	int			count;			/* of automatic ids with this base */
+	int			number;			/* position of the step, or a counter */
 } StepIdEntry;
 
 static void
@@ -44,14 +44,8 @@ step_id_entry(Activation *a, const char *id, bool *found)
 	strlcpy(key, id, sizeof(key));
 	entry = hash_search(a->step_ids, key, HASH_ENTER, found);
 	if (!*found)
-		entry->count = 0;
+		entry->number = 0;
 	return entry;
-}
-
-static bool
-step_id_is_used(Activation *a, const char *id)
-{
-	return hash_search(a->step_ids, id, HASH_FIND, NULL) != NULL;
 }
 
 /*
@@ -66,7 +60,7 @@ name_counter(Activation *a, const char *name)
 	bool		found;
 
 	snprintf(key, sizeof(key), "\n%s", name);
-	return &step_id_entry(a, key, &found)->count;
+	return &step_id_entry(a, key, &found)->number;
 }
 
 static bool
@@ -83,7 +77,7 @@ use_step_id(Activation *a, const Command *command)
 {
 	bool		found;
 
-	(void) step_id_entry(a, command->step_id, &found);
+	step_id_entry(a, command->step_id, &found)->number = command->position;
 	if (is_numbered(command))
 		++*name_counter(a, command->name);
 }
@@ -97,6 +91,17 @@ unuse_step_id(Activation *a, const Command *command)
 }
 
 /*
+ * ActivationStepPosition: the position of the step that has this id, or 0.
+ */
+int
+ActivationStepPosition(Activation *a, const char *id)
+{
+	StepIdEntry *entry = hash_search(a->step_ids, id, HASH_FIND, NULL);
+
+	return entry != NULL ? entry->number : 0;
+}
+
+/*
  * choose_step_id: the caller's, or the next of the name.
  */
 static char *
@@ -106,20 +111,12 @@ choose_step_id(Activation *a, const CommandRequest *request)
 	char	   *id;
 
 	if (request->step_id != NULL)
-	{
-		if (step_id_is_used(a, request->step_id))
-			ereport(ERROR,
-					(errcode(ERRCODE_DURABLE_DUPLICATE),
-					 errmsg("step id \"%s\" is already used in this run",
-							request->step_id),
-					 errhint("Give each step an id of its own, or leave it out.")));
 		return pstrdup(request->step_id);
-	}
 
 	n = *name_counter(a, request->name);
 	do
 		id = psprintf("%s:%d", request->name, ++n);
-	while (step_id_is_used(a, id));
+	while (ActivationStepPosition(a, id) > 0);
 	return id;
 }
 
@@ -290,6 +287,7 @@ ActivationRecord(Activation *a, Command *command, HistoryRow *row)
 		mine.result = kept(a, row->result);
 		mine.error = kept(a, row->error);
 		apply_row(command, &mine);
+		a->conflicts = 0;
 	}
 }
 

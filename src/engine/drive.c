@@ -330,6 +330,8 @@ turn(Activation *a, int64 iid)
 		return false;
 	if (a->arguments == NULL || a->function_generation != FunctionGeneration)
 		describe_workflow(a);
+	if (a->dirty && PassIsLinear(a))
+		commit(a);
 	PassRun(a);
 	return act_on_outcome(a);
 }
@@ -360,7 +362,8 @@ reason_of(const ErrorData *error)
 {
 	return psprintf("%s: %s%s%s%s%s", unpack_sql_state(error->sqlerrcode),
 					error->message,
-					error->detail ? " " : "", error->detail ? error->detail : "",
+					error->detail ? ". " : error->hint ? "." : "",
+					error->detail ? error->detail : "",
 					error->hint ? " " : "", error->hint ? error->hint : "");
 }
 
@@ -391,7 +394,6 @@ reload(Activation *a, Command *failed)
 	else
 		failed = ActivationIssue(a, &request);
 	failed->first_at = known.first_at;
-	failed->conflicts = known.conflicts;
 	return failed;
 }
 

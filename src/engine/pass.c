@@ -20,6 +20,19 @@
 #include "engine/replay.h"
 #include "engine/settings.h"
 
+/*
+ * PassIsLinear: can steps of the body commit in place?
+ *
+ * Then nothing may be uncommitted when the pass begins: an error in it takes
+ * the whole transaction down.
+ */
+bool
+PassIsLinear(const Activation *a)
+{
+	return !a->tx->inside && a->function->nonatomic_ok &&
+		a->sandbox == SANDBOX_STRICT;
+}
+
 static void
 begin(Activation *a)
 {
@@ -29,8 +42,7 @@ begin(Activation *a)
 	MemoryContextReset(a->pass_cxt);
 	memset(pass, 0, sizeof(Pass));
 	pass->now = a->started_at;
-	pass->linear = !a->tx->inside && a->function->nonatomic_ok &&
-		a->sandbox == SANDBOX_STRICT;
+	pass->linear = PassIsLinear(a);
 	CurrentActivation = a;
 	a->phase = PHASE_BODY;
 }

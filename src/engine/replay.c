@@ -30,18 +30,24 @@ Activation *CurrentActivation = NULL;
 
 /* A body that catches our signal this often will not stop by itself. */
 #define MAX_SWALLOWED	100
+#define MAX_SWALLOWED_ALL	10000
 
 /*
  * leave_body: the error that ends the pass.
  *
  * It is never shown, so it needs no context, which costs more than all else.
+ * A body that does not let it pass meets another one that OTHERS does not
+ * catch, and in the end loses its session.
  */
 static void
-leave_body(void)
+leave_body(Activation *a)
 {
+	int			swallowed = a->pass.swallowed;
+
 	error_context_stack = NULL;
-	ereport(ERROR,
-			(errcode(ERRCODE_QUERY_CANCELED),
+	ereport(swallowed < MAX_SWALLOWED_ALL ? ERROR : FATAL,
+			(errcode(swallowed < MAX_SWALLOWED ?
+					 ERRCODE_QUERY_CANCELED : ERRCODE_ASSERT_FAILURE),
 			 errmsg_internal("the workflow yields to durable"),
 			 errdetail_internal("This error ends a pass over the workflow's body. It must not be caught.")));
 }
@@ -59,7 +65,7 @@ ReplayCondemn(Activation *a, int sqlerrcode, const char *reason,
 	pass->outcome = PASS_VERDICT;
 	pass->sqlerrcode = sqlerrcode;
 	pass->reason = psprintf("%s: %s%s%s", unpack_sql_state(sqlerrcode), reason,
-							hint ? " " : "", hint ? hint : "");
+							hint ? ". " : "", hint ? hint : "");
 	MemoryContextSwitchTo(old);
 }
 
@@ -71,7 +77,7 @@ ReplayVerdict(Activation *a, int sqlerrcode, const char *reason,
 			  const char *hint)
 {
 	ReplayCondemn(a, sqlerrcode, reason, hint);
-	leave_body();
+	leave_body(a);
 	pg_unreachable();
 }
 
@@ -83,7 +89,7 @@ ReplayBlock(Activation *a, Command *command)
 {
 	a->pass.outcome = PASS_BLOCKED;
 	a->pass.blocked_on = command;
-	leave_body();
+	leave_body(a);
 	pg_unreachable();
 }
 
@@ -120,7 +126,7 @@ ReplayEnter(const char *primitive)
 						  psprintf("the body catches query_canceled in a loop, after position %d",
 								   a->pass.position),
 						  "Let that error pass.");
-		leave_body();
+		leave_body(a);
 	}
 	if (unlikely(a->pass.broken))
 		ReplayVerdict(a, ERRCODE_DURABLE_SANDBOX,
@@ -205,6 +211,22 @@ match(Activation *a, const Command *command, const CommandRequest *request)
 }
 
 /*
+ * check_step_id: the caller's id must be new in the run, as far as the body
+ * has come.
+ */
+static void
+check_step_id(Activation *a, const char *id)
+{
+	int			position = ActivationStepPosition(a, id);
+
+	if (position > 0 && position <= a->pass.position)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_DUPLICATE),
+				 errmsg("step id \"%s\" is already used in this run", id),
+				 errhint("Give each step an id of its own, or leave it out.")));
+}
+
+/*
  * ReplayCommand: take the next position; what the history has there, or a new
  * command.
  */
@@ -214,6 +236,8 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 	int			position = a->pass.position + 1;
 	Command    *command;
 
+	if (request->step_id != NULL)
+		check_step_id(a, request->step_id);
 	if (position > a->ncommands)
 		command = ActivationIssue(a, request);
 	else

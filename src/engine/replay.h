@@ -47,7 +47,6 @@ typedef struct Command
 
 	TimestampTz wake_at;		/* deadline or next attempt, 0: none */
 	int			attempts;		/* that have failed */
-	int			conflicts;		/* lost to others since the last attempt */
 	TimestampTz first_at;		/* begin of the first attempt */
 	Jsonb	   *retry;			/* the call's policy, NULL: none */
 } Command;
@@ -147,6 +146,7 @@ typedef struct Activation
 	Command    *running;		/* the activity of phases RESOLVE, ACTIVITY */
 	Command    *unconfirmed;	/* done, but not yet committed */
 	bool		dirty;			/* history rows are not yet committed */
+	int			conflicts;		/* attempts lost to others, one after another */
 	bool		lost;			/* another driver has the instance */
 	ErrorData  *error;			/* to be recovered from */
 
@@ -171,12 +171,14 @@ extern void ActivationReadHistory(Activation *a);
 extern TimestampTz ActivationStamp(Activation *a);
 extern void ActivationRecord(Activation *a, Command *command,
 							 HistoryRow *row);
+extern int	ActivationStepPosition(Activation *a, const char *id);
 extern Command *ActivationIssue(Activation *a, const CommandRequest *request);
 extern void ActivationForget(Activation *a);
 extern void ActivationCommitted(Activation *a);
 extern void ActivationLost(Activation *a) pg_attribute_noreturn();
 
 /* pass.c */
+extern bool PassIsLinear(const Activation *a);
 extern void PassRun(Activation *a);
 extern void PassDisarm(Activation *a);
 extern void PassArm(Activation *a);

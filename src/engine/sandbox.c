@@ -244,8 +244,11 @@ check_query(PlannedStmt *statement)
 
 	if (statement->commandType != CMD_SELECT || statement->hasModifyingCTE ||
 		statement->rowMarks != NIL)
+	{
 		object("the body of a workflow must not write to tables",
 			   "Write in an activity, with durable_call() or durable_sql().");
+		return;
+	}
 
 	foreach(lc, statement->rtable)
 	{

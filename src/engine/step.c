@@ -44,6 +44,9 @@ typedef struct ActivityEntry
 /* What durable_fail() said in the attempt that runs. */
 static char *fail_message = NULL;
 
+/* Its arguments are being made: no further attempt would fare better. */
+static bool binding = false;
+
 /* ------------------------------------------------------------------
  * Names
  * ------------------------------------------------------------------
@@ -118,9 +121,14 @@ invoke(Activation *a, Command *command)
 	if (entry->function == NULL)
 		result = SqlStepRun(command->args);
 	else
-		result = FunctionInvoke(entry->function,
-								ArgumentsBind(entry->function, command->args),
-								false);
+	{
+		DurableArguments *args;
+
+		binding = true;
+		args = ArgumentsBind(entry->function, command->args);
+		binding = false;
+		result = FunctionInvoke(entry->function, args, false);
+	}
 	TransactionFireDeferred();
 	CurrentContext = CONTEXT_ENGINE;
 	return result;
@@ -141,6 +149,7 @@ StepRun(Activation *a, Command *command)
 	CurrentActivation = a;
 	a->running = command;
 	fail_message = NULL;
+	binding = false;
 	row.started_at = ActivationStamp(a);
 	if (command->first_at == 0)
 		command->first_at = row.started_at;
@@ -222,19 +231,19 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 	HistoryRow	row = {.event = "ActivityFailed"};
 	RetryPolicy policy;
 
-	if (ErrorIsConflict(error) && command->conflicts < MAX_CONFLICTS)
+	if (ErrorIsConflict(error) && a->conflicts < MAX_CONFLICTS)
 	{
-		command->conflicts++;
+		a->conflicts++;
 		return false;
 	}
-	command->conflicts = 0;
+	a->conflicts = 0;
 
 	row.error = FailureFromActivity(error);
 	row.attempt = command->attempts + 1;
 	row.started_at = command->first_at;
 	row.at = ActivationStamp(a);
 	policy_for(a, command, &policy);
-	if (!has_said_fail(error) &&
+	if (!has_said_fail(error) && !binding &&
 		RetryIsFor(&policy, unpack_sql_state(error->sqlerrcode)) &&
 		RetryNext(&policy, row.attempt, command->first_at, row.at,
 				  &row.wake_at))
