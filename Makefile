@@ -7,6 +7,7 @@
 #   make check              all tests, on private servers
 #       SUITES="regress tap"    only these: tree regress isolation pgtap tap
 #       TESTS="name pattern*"   only tests of these names
+#   make bench              what steps and replay cost, beside pgbench
 #   make dist               build/durable-VERSION.zip, with its META.json
 #   make clean, distclean   remove what was built; distclean also ./build
 #
@@ -23,15 +24,18 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" durable.co
 # These need no server to begin with (they install one), and PGXS has a "check"
 # of its own: with one of them on the command line PGXS stays out, and other
 # goals beside it get a make of their own.
-private_server_goals = demo check psql
+private_server_goals = demo check psql bench
 
 ifneq (,$(filter $(private_server_goals),$(MAKECMDGOALS)))
 
 .NOTPARALLEL:
 .PHONY: $(MAKECMDGOALS)
 
-$(private_server_goals):
+demo check psql:
 	@test/tools/$@
+
+bench:
+	@bench/run
 
 other_goals := $(filter-out $(private_server_goals),$(MAKECMDGOALS))
 ifneq (,$(other_goals))

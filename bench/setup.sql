@@ -1,0 +1,33 @@
+CREATE EXTENSION durable;
+CREATE TABLE plain (id bigserial PRIMARY KEY, x int);
+CREATE FUNCTION nothing(x int) RETURNS int LANGUAGE sql AS 'SELECT x';
+
+CREATE FUNCTION steps(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..n LOOP
+        PERFORM durable_call('nothing', jsonb_build_array(i));
+    END LOOP;
+END $$;
+SELECT durable_register('steps');
+
+CREATE PROCEDURE linear_steps(n int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..n LOOP
+        CALL durable_step('nothing', jsonb_build_array(i));
+    END LOOP;
+END $$;
+SELECT durable_register('linear_steps');
+
+-- Tells how long each replayed call took, so it looks at the clock.
+CREATE FUNCTION replays(n int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    args jsonb := '[1]';
+    began timestamptz := clock_timestamp();
+BEGIN
+    FOR i IN 1..n LOOP
+        PERFORM durable_call('nothing', args);
+    END LOOP;
+    RAISE NOTICE 'replayed in % us', round(extract(epoch FROM clock_timestamp() - began) * 1000000 / n, 2);
+    PERFORM durable_wait_signal('never');
+END $$;
+SELECT durable_register('replays', sandbox => 'off');
