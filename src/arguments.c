@@ -31,8 +31,11 @@ ArgText(FunctionCallInfo fcinfo, int i, const char *parameter)
 	return text_to_cstring(PG_GETARG_TEXT_PP(i));
 }
 
-static void
-check_name(const char *name, const char *parameter)
+/*
+ * ArgCheckName: refuse what is not fit to be a name.
+ */
+void
+ArgCheckName(const char *name, const char *parameter)
 {
 	size_t		length = strlen(name);
 
@@ -61,7 +64,7 @@ ArgName(FunctionCallInfo fcinfo, int i, const char *parameter)
 {
 	char	   *name = ArgText(fcinfo, i, parameter);
 
-	check_name(name, parameter);
+	ArgCheckName(name, parameter);
 	return name;
 }
 

@@ -15,6 +15,7 @@
 extern char *ArgName(FunctionCallInfo fcinfo, int i, const char *parameter);
 extern char *ArgNameOrNull(FunctionCallInfo fcinfo, int i,
 						   const char *parameter);
+extern void ArgCheckName(const char *name, const char *parameter);
 extern char *ArgText(FunctionCallInfo fcinfo, int i, const char *parameter);
 extern Jsonb *ArgJsonb(FunctionCallInfo fcinfo, int i, const char *parameter);
 extern Jsonb *ArgJsonbOrNull(FunctionCallInfo fcinfo, int i);

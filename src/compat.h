@@ -12,6 +12,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
+#include "utils/guc_tables.h"
 
 /* 16 replaced the functions for each object class by one for all. */
 #if PG_VERSION_NUM >= 160000
@@ -28,6 +29,24 @@
 	pg_namespace_aclcheck((namespace), (role), (mode))
 #define compat_proc_ownercheck(function, role) \
 	pg_proc_ownercheck((function), (role))
+#endif
+
+/* 16 made the look-up of settings public. */
+#if PG_VERSION_NUM >= 160000
+#define compat_find_setting(name)	find_option((name), false, true, ERROR)
+#else
+static inline struct config_generic *
+compat_find_setting(const char *name)
+{
+	struct config_generic **settings = get_guc_variables();
+
+	for (int i = 0; i < GetNumConfigOptions(); i++)
+	{
+		if (pg_strcasecmp(settings[i]->name, name) == 0)
+			return settings[i];
+	}
+	return NULL;
+}
 #endif
 
 /* 17 asks whether a stronger lock counts too. */

@@ -14,6 +14,7 @@ CREATE TABLE durable_internal.workflow (
     sandbox          text CHECK (sandbox IN ('strict', 'warn', 'off')),
     activity_retry   jsonb,
     capture_settings text[] NOT NULL,
+    settings         jsonb NOT NULL,    -- of the registration, for run_as owner
     registered_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 

@@ -8,16 +8,23 @@ CREATE VIEW durable_internal.caller AS
     SELECT r.rolsuper AS sees_all,
            r.rolsuper OR pg_catalog.pg_has_role('pg_monitor', 'USAGE') AS sees_rows,
            ARRAY(SELECT m.oid FROM pg_catalog.pg_roles m
-                  WHERE pg_catalog.pg_has_role(m.oid, 'MEMBER')) AS roles
+                  WHERE pg_catalog.pg_has_role(m.oid, 'USAGE')) AS roles,
+           ARRAY(SELECT m.rolname FROM pg_catalog.pg_roles m
+                  WHERE pg_catalog.pg_has_role(m.oid, 'USAGE')) AS role_names
       FROM pg_catalog.pg_roles r
      WHERE r.rolname = current_user;
 
--- The instances the caller may see, and whether their payloads too.
+/*
+ * The instances the caller may see, and whether their payloads too.  A role
+ * must have both the OID and the name of the start: after a restore into
+ * another cluster the OID alone may mean another role.
+ */
 CREATE VIEW durable_internal.visible_instance WITH (security_barrier) AS
-    SELECT i.*, c.sees_all OR i.run_as = ANY (c.roles) AS payloads
+    SELECT i.*,
+           c.sees_all OR (i.run_as = ANY (c.roles) AND i.run_as_name = ANY (c.role_names)) AS payloads
       FROM durable_internal.instance i
      CROSS JOIN durable_internal.caller c
-     WHERE c.sees_rows OR i.run_as = ANY (c.roles);
+     WHERE c.sees_rows OR (i.run_as = ANY (c.roles) AND i.run_as_name = ANY (c.role_names));
 
 CREATE VIEW durable.instances WITH (security_barrier) AS
     SELECT i.id, i.run, i.workflow, i.version,

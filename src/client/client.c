@@ -64,6 +64,34 @@ ClientEnter(const char *function)
 }
 
 /*
+ * ClientEnterToWrite: the same for one that changes something.
+ */
+void
+ClientEnterToWrite(const char *function)
+{
+	ClientEnter(function);
+	PreventCommandIfReadOnly(psprintf("%s()", function));
+}
+
+/*
+ * ClientMaySee: is the caller a member of the instance's role?
+ *
+ * The name must be the one of the start: after a restore into another cluster
+ * the OID may be another role's.
+ */
+bool
+ClientMaySee(const InstanceRow *instance)
+{
+	char	   *name;
+
+	if (superuser())
+		return true;
+	name = GetUserNameFromId(instance->run_as, true);
+	return name != NULL && strcmp(name, instance->run_as_name) == 0 &&
+		has_privs_of_role(GetUserId(), instance->run_as);
+}
+
+/*
  * ClientFindInstance: the current run of an id that the caller may see.
  */
 InstanceRow *
@@ -71,7 +99,7 @@ ClientFindInstance(const char *id)
 {
 	InstanceRow *instance = InstanceFind(id);
 
-	if (instance == NULL || !is_member_of_role(GetUserId(), instance->run_as))
+	if (instance == NULL || !ClientMaySee(instance))
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_UNDEFINED),
 				 errmsg("instance \"%s\" does not exist", id),

@@ -11,6 +11,8 @@
 #include "storage/storage.h"
 
 extern void ClientEnter(const char *function);
+extern void ClientEnterToWrite(const char *function);
+extern bool ClientMaySee(const InstanceRow *instance);
 extern InstanceRow *ClientFindInstance(const char *id);
 
 #endif							/* DURABLE_CLIENT_H */

@@ -42,7 +42,7 @@ durable_signal(PG_FUNCTION_ARGS)
 	Jsonb	   *payload = ArgJsonb(fcinfo, 2, "payload");
 	InstanceRow *instance;
 
-	ClientEnter("durable_signal");
+	ClientEnterToWrite("durable_signal");
 	instance = ClientFindInstance(id);
 	refuse_ended(instance);
 	InboxInsert(instance->chain, "signal", name, payload);
@@ -99,7 +99,7 @@ durable_resume(PG_FUNCTION_ARGS)
 	InstanceRow *instance;
 	bool		resumed;
 
-	ClientEnter("durable_resume");
+	ClientEnterToWrite("durable_resume");
 	instance = ClientFindInstance(id);
 	refuse_ended(instance);
 	resumed = InstanceResume(instance->iid);

@@ -33,23 +33,11 @@
 #include "engine/retry.h"
 #include "engine/sandbox.h"
 #include "engine/settings.h"
+#include "engine/sqlstep.h"
 
 PG_FUNCTION_INFO_V1(durable_register);
 PG_FUNCTION_INFO_V1(durable_unregister);
 PG_FUNCTION_INFO_V1(durable_register_activity);
-
-static Oid
-function_owner(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", function);
-	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
 
 /*
  * definition_of: the text that makes the function again, whatever the
@@ -58,11 +46,19 @@ function_owner(Oid function)
 static char *
 definition_of(Oid function)
 {
+	static const char *const settings[][2] = {
+		{"search_path", "pg_catalog"}, {"quote_all_identifiers", "off"},
+		{"TimeZone", "UTC"}, {"DateStyle", "ISO"},
+		{"IntervalStyle", "postgres"}, {"bytea_output", "hex"},
+		{"extra_float_digits", "1"}, {"lc_monetary", "C"}
+	};
 	int			level = NewGUCNestLevel();
 	Datum		definition;
 
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	for (int i = 0; i < lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+								 false);
 	definition = OidFunctionCall1(F_PG_GET_FUNCTIONDEF,
 								  ObjectIdGetDatum(function));
 	AtEOXact_GUC(false, level);
@@ -139,24 +135,10 @@ check_source(const DurableFunction *fn, SandboxMode mode)
 				 errhint("%s", finding->replacement)));
 }
 
-/*
- * default_name: the function's name as the user wrote it, without types.
- */
-static char *
-default_name(const char *function)
-{
-	const char *paren = strchr(function, '(');
-	int			length = paren ? paren - function : strlen(function);
-
-	while (length > 0 && function[length - 1] == ' ')
-		length--;
-	return pnstrdup(function, length);
-}
-
 static void
 check_owner(Oid owner, const char *what, const char *name)
 {
-	if (!is_member_of_role(GetUserId(), owner))
+	if (!has_privs_of_role(GetUserId(), owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of %s %s", what, name)));
@@ -188,7 +170,7 @@ find_own_function(const char *text, const char *what)
 {
 	DurableFunction *fn = FunctionDescribe(FunctionResolve(text, what), what);
 
-	check_owner(function_owner(fn->oid), "function", fn->signature);
+	check_owner(FunctionOwner(fn->oid), "function", fn->signature);
 	return fn;
 }
 
@@ -223,10 +205,10 @@ durable_register(PG_FUNCTION_ARGS)
 	WorkflowRow *known;
 	DurableFunction *fn;
 
-	ClientEnter("durable_register");
+	ClientEnterToWrite("durable_register");
 	row.name = ArgNameOrNull(fcinfo, 1, "name");
 	if (row.name == NULL)
-		row.name = default_name(text);
+		row.name = FunctionNamePart(text);
 	row.run_as = ArgText(fcinfo, 2, "run_as");
 	check_choice(row.run_as, "run_as", run_as_choices);
 	if (!PG_ARGISNULL(3))
@@ -239,18 +221,21 @@ durable_register(PG_FUNCTION_ARGS)
 	row.capture_settings = read_capture_settings(fcinfo, 5);
 
 	fn = find_own_function(text, "workflow");
+	ArgCheckName(row.name, "name");
 	check_source(fn, SandboxModeFromText(row.sandbox));
 	notice_procedure(fn, SandboxModeFromText(row.sandbox));
 
+	WorkflowLock();
 	known = WorkflowFind(row.name);
 	if (known != NULL)
 		check_owner(known->owner, "workflow", row.name);
-	row.owner = function_owner(fn->oid);
+	row.owner = FunctionOwner(fn->oid);
 	row.owner_name = GetUserNameFromId(row.owner, false);
 	row.function = pstrdup(fn->signature);
 	row.definition = definition_of(fn->oid);
 	row.hash = hash_of(row.definition);
 	row.whole = fn->whole;
+	row.settings = SettingsCapture(row.capture_settings);
 	if (known != NULL && strcmp(known->hash, row.hash) == 0 &&
 		strcmp(known->function, row.function) == 0)
 		row.version = known->version;
@@ -269,7 +254,7 @@ durable_unregister(PG_FUNCTION_ARGS)
 	char	   *name = ArgText(fcinfo, 0, "name");
 	WorkflowRow *row;
 
-	ClientEnter("durable_unregister");
+	ClientEnterToWrite("durable_unregister");
 	row = WorkflowFind(name);
 	if (row == NULL)
 		PG_RETURN_BOOL(false);
@@ -297,7 +282,12 @@ durable_register_activity(PG_FUNCTION_ARGS)
 	row.name = ArgName(fcinfo, 0, "activity");
 	row.function = PG_ARGISNULL(1) ? row.name : ArgText(fcinfo, 1, "function");
 	row.retry = ArgJsonbOrNull(fcinfo, 2);
-	ClientEnter("durable_register_activity");
+	ClientEnterToWrite("durable_register_activity");
+	if (strcmp(row.name, SQL_ACTIVITY) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"%s\" cannot be registered: it is the activity of durable_sql()",
+						SQL_ACTIVITY)));
 	RetryCheck(row.retry, "retry");
 
 	fn = find_own_function(row.function, "activity");
@@ -305,7 +295,7 @@ durable_register_activity(PG_FUNCTION_ARGS)
 	row.owner = GetUserId();
 	row.owner_name = GetUserNameFromId(row.owner, false);
 	if (PG_ARGISNULL(1))
-		row.name = default_name(row.name);
+		row.name = FunctionNamePart(row.name);
 	ActivityStore(&row);
 	PG_RETURN_TEXT_P(cstring_to_text(row.name));
 }

@@ -7,11 +7,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/uuid.h"
@@ -100,18 +97,16 @@ new_seed(void)
 	return seed;
 }
 
-static List *
-setting_names(Datum array)
+/*
+ * settings_for: those of the caller, unless the instance runs as somebody
+ * else, whose code must not be led astray by the caller's search_path.
+ */
+static Jsonb *
+settings_for(const WorkflowRow *workflow)
 {
-	Datum	   *names;
-	int			count;
-	List	   *list = NIL;
-
-	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false,
-					  TYPALIGN_INT, &names, NULL, &count);
-	for (int i = 0; i < count; i++)
-		list = lappend(list, TextDatumGetCString(names[i]));
-	return list;
+	if (strcmp(workflow->run_as, "owner") == 0)
+		return workflow->settings;
+	return SettingsCapture(workflow->capture_settings);
 }
 
 static WorkflowRow *
@@ -138,6 +133,7 @@ freeze_input(const WorkflowRow *workflow, Jsonb *input)
 
 	fn = FunctionDescribe(FunctionResolve(workflow->function, "workflow"),
 						  "workflow");
+	FunctionCheckOwner(fn, workflow->owner);
 	FunctionCheckExecute(fn);
 	fn->whole = workflow->whole;
 	return ArgumentsFreezeDefaults(fn, input);
@@ -152,7 +148,7 @@ static bool
 check_duplicate(const InstanceRow *known, OnConflict on_conflict,
 				const InstanceRow *wanted)
 {
-	bool		same = is_member_of_role(GetUserId(), known->run_as) &&
+	bool		same = ClientMaySee(known) &&
 		strcmp(known->workflow, wanted->workflow) == 0;
 
 	if (on_conflict == CONFLICT_ERROR || !same)
@@ -205,7 +201,7 @@ durable_start(PG_FUNCTION_ARGS)
 	OnConflict	on_conflict;
 	TimestampTz start_at;
 
-	ClientEnter("durable_start");
+	ClientEnterToWrite("durable_start");
 	row.workflow = ArgText(fcinfo, 0, "workflow");
 	input = ArgJsonb(fcinfo, 1, "input");
 	row.id = ArgNameOrNull(fcinfo, 2, "id");
@@ -224,8 +220,6 @@ durable_start(PG_FUNCTION_ARGS)
 	row.seed = new_seed();
 	if (row.id == NULL)
 		row.id = new_id();
-	insert(&row, on_conflict, input,
-		   SettingsCapture(setting_names(workflow->capture_settings)),
-		   start_at);
+	insert(&row, on_conflict, input, settings_for(workflow), start_at);
 	PG_RETURN_TEXT_P(cstring_to_text(row.id));
 }

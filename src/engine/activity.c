@@ -91,6 +91,7 @@ result_as(Jsonb *result, Oid type, const char *activity, bool *isnull)
 		MemoryContextSwitchTo(cxt);
 		error = CopyErrorData();
 		FlushErrorState();
+		error->hint = NULL;		/* it would speak of our way to convert */
 		error->message = psprintf("result of activity \"%s\" is no %s: %s",
 								  activity, format_type_be(type),
 								  error->message);

@@ -40,6 +40,9 @@ typedef struct DurableArguments
 
 extern Oid	FunctionResolve(const char *name, const char *what);
 extern DurableFunction *FunctionDescribe(Oid function, const char *what);
+extern Oid	FunctionOwner(Oid function);
+extern void FunctionCheckOwner(const DurableFunction *fn, Oid owner);
+extern char *FunctionNamePart(const char *name);
 extern void FunctionCheckExecute(const DurableFunction *fn);
 
 extern DurableArguments *ArgumentsBind(const DurableFunction *fn, Jsonb *input);

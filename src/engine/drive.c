@@ -293,12 +293,34 @@ describe_workflow(Activation *a)
 												   "workflow"),
 								   "workflow");
 	a->function->whole = a->instance->whole;
+	FunctionCheckOwner(a->function, a->instance->workflow_owner);
 	FunctionCheckExecute(a->function);
+	/* CHECKs of domains are user's code that no pass rolls back */
+	XactReadOnly = true;
 	a->arguments = ArgumentsBind(a->function, a->input);
+	XactReadOnly = false;
 	a->function_generation = generation;
 	a->phase = PHASE_ENGINE;
 	SettingsLeave(level);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * role_is_same: does the role's OID still mean the role it meant at the start?
+ * After a restore into another cluster it may not.
+ */
+static bool
+role_is_same(Activation *a)
+{
+	InstanceRow *instance = a->instance;
+	char	   *name = GetUserNameFromId(instance->run_as, true);
+
+	if (name != NULL && strcmp(name, instance->run_as_name) == 0)
+		return true;
+	hold(a, psprintf("WF005: role %u was \"%s\" when the instance was started and is \"%s\" now",
+					 instance->run_as, instance->run_as_name,
+					 name ? name : "none"));
+	return false;
 }
 
 static bool
@@ -316,7 +338,7 @@ load(Activation *a, int64 iid)
 	}
 	a->sandbox = SandboxModeFromText(a->instance->sandbox);
 	ActivationReadHistory(a);
-	return true;
+	return role_is_same(a);
 }
 
 /*
@@ -329,7 +351,12 @@ turn(Activation *a, int64 iid)
 	if (a->instance == NULL && !load(a, iid))
 		return false;
 	if (a->arguments == NULL || a->function_generation != FunctionGeneration)
+	{
+		/* a step that dropped the workflow is done all the same */
+		if (a->dirty)
+			commit(a);
 		describe_workflow(a);
+	}
 	if (a->dirty && PassIsLinear(a))
 		commit(a);
 	PassRun(a);
@@ -365,6 +392,17 @@ reason_of(const ErrorData *error)
 					error->detail ? ". " : error->hint ? "." : "",
 					error->detail ? error->detail : "",
 					error->hint ? " " : "", error->hint ? error->hint : "");
+}
+
+/*
+ * is_fence_error: has another driver written our next row?  User's code can
+ * raise an error that looks the same.
+ */
+static bool
+is_fence_error(const ErrorData *error, Phase phase)
+{
+	return (phase == PHASE_ENGINE || phase == PHASE_COMMIT) &&
+		HistoryIsFenceError(error);
 }
 
 /*
@@ -409,11 +447,17 @@ recover(Activation *a, int64 iid)
 
 	a->phase = PHASE_ENGINE;
 	CHECK_FOR_INTERRUPTS();
-	if (ErrorIsCancel(error) || a->instance == NULL)
+	if (a->instance == NULL)
 		ReThrowError(error);
-	if (a->lost || HistoryIsFenceError(error))
+	if (a->lost || is_fence_error(error, phase))
 	{
 		abandon(a, iid);
+		return false;
+	}
+	if (a->desperate)
+	{
+		hold(a, psprintf("%s: the failure of a step could not be recorded",
+						 unpack_sql_state(error->sqlerrcode)));
 		return false;
 	}
 
@@ -480,6 +524,7 @@ DriveInstance(Transactions *tx, int64 iid, int64 lease)
 			{
 				more = recover(a, iid);
 				a->error = NULL;
+				a->desperate = false;
 			}
 			else
 			{
@@ -496,9 +541,10 @@ DriveInstance(Transactions *tx, int64 iid, int64 lease)
 			error = CopyErrorData();
 			FlushErrorState();
 			TransactionAbort(tx);
-			/* failing in recover() again is too much, unless by losing */
-			if (a->error != NULL && !a->lost && !HistoryIsFenceError(error))
+			/* an error of recover() gets one more try, a cancel none */
+			if (a->desperate || ErrorIsCancel(error))
 				ReThrowError(error);
+			a->desperate = a->error != NULL;
 			a->error = error;
 			more = true;
 		}

@@ -16,18 +16,16 @@
 #include "engine/failure.h"
 #include "engine/json.h"
 
-/* A recursive function can make a context of any length. */
+/* Messages can be of any length, and so can the contexts of recursion. */
+#define MAX_TEXT_LENGTH		65536
 #define MAX_CONTEXT_LENGTH	8192
 
 static const char *
-clipped(const char *text)
+clipped(const char *text, int limit)
 {
-	int			length;
-
-	if (text == NULL || strlen(text) <= MAX_CONTEXT_LENGTH)
+	if (text == NULL || strlen(text) <= limit)
 		return text;
-	length = pg_mbcliplen(text, strlen(text), MAX_CONTEXT_LENGTH);
-	return psprintf("%.*s...", length, text);
+	return psprintf("%.*s...", pg_mbcliplen(text, strlen(text), limit), text);
 }
 
 static Jsonb *
@@ -38,10 +36,11 @@ build(const ErrorData *error, const char *sqlstate, const char *message,
 
 	JsonObjectBegin(&state);
 	JsonObjectAddText(&state, "sqlstate", sqlstate);
-	JsonObjectAddText(&state, "message", message);
-	JsonObjectAddText(&state, "detail", detail);
-	JsonObjectAddText(&state, "hint", error->hint);
-	JsonObjectAddText(&state, "context", clipped(error->context));
+	JsonObjectAddText(&state, "message", clipped(message, MAX_TEXT_LENGTH));
+	JsonObjectAddText(&state, "detail", clipped(detail, MAX_TEXT_LENGTH));
+	JsonObjectAddText(&state, "hint", clipped(error->hint, MAX_TEXT_LENGTH));
+	JsonObjectAddText(&state, "context", 
+					  clipped(error->context, MAX_CONTEXT_LENGTH));
 	JsonObjectAddText(&state, "schema", error->schema_name);
 	JsonObjectAddText(&state, "table", error->table_name);
 	JsonObjectAddText(&state, "column", error->column_name);

@@ -13,9 +13,13 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -182,6 +186,32 @@ parse_name(const char *name)
 	return names;
 }
 
+/*
+ * prefer_users
+ *		Leave out the server's functions where others have the same name.
+ *
+ * Nobody knows all of their names, and pg_catalog is in every search_path.
+ */
+static FuncCandidateList
+prefer_users(FuncCandidateList candidates)
+{
+	FuncCandidateList users = NULL;
+	FuncCandidateList candidate;
+
+	for (candidate = candidates; candidate; candidate = candidate->next)
+	{
+		if (get_func_namespace(candidate->oid) != PG_CATALOG_NAMESPACE)
+		{
+			FuncCandidateList copy = palloc(sizeof(*copy));
+
+			*copy = *candidate;
+			copy->next = users;
+			users = copy;
+		}
+	}
+	return users != NULL ? users : candidates;
+}
+
 static Oid
 resolve_name(const char *name, const char *what)
 {
@@ -194,6 +224,7 @@ resolve_name(const char *name, const char *what)
 	candidates = FuncnameGetCandidates(parse_name(name), -1, NIL,
 									   false, false, false, true);
 
+	candidates = prefer_users(candidates);
 	for (candidate = candidates; candidate; candidate = candidate->next)
 	{
 		char		prokind = get_func_prokind(candidate->oid);
@@ -278,6 +309,25 @@ resolve_signature(const char *name, const char *what)
 }
 
 /*
+ * find_parenthesis
+ *		Where the types of a signature begin, or NULL.
+ */
+static const char *
+find_parenthesis(const char *name)
+{
+	bool		quoted = false;
+
+	for (; *name != '\0'; name++)
+	{
+		if (*name == '"')
+			quoted = !quoted;
+		else if (*name == '(' && !quoted)
+			return name;
+	}
+	return NULL;
+}
+
+/*
  * FunctionResolve
  *		Find the function that the user's text means, by search_path.
  *
@@ -288,17 +338,27 @@ resolve_signature(const char *name, const char *what)
 Oid
 FunctionResolve(const char *name, const char *what)
 {
-	bool		quoted = false;
-	const char *c;
-
-	for (c = name; *c != '\0'; c++)
-	{
-		if (*c == '"')
-			quoted = !quoted;
-		else if (*c == '(' && !quoted)
-			return resolve_signature(name, what);
-	}
+	if (find_parenthesis(name) != NULL)
+		return resolve_signature(name, what);
 	return resolve_name(name, what);
+}
+
+/*
+ * FunctionNamePart
+ *		The name that the user's text gives, without types and spaces.
+ */
+char *
+FunctionNamePart(const char *name)
+{
+	const char *end = find_parenthesis(name);
+
+	if (end == NULL)
+		end = name + strlen(name);
+	while (name < end && isspace((unsigned char) *name))
+		name++;
+	while (end > name && isspace((unsigned char) end[-1]))
+		end--;
+	return pnstrdup(name, end - name);
 }
 
 /*
@@ -391,6 +451,22 @@ describe_parameters(DurableFunction *fn, HeapTuple tuple)
 }
 
 /*
+ * signature_of
+ *		The same for all sessions.
+ */
+static char *
+signature_of(Oid function)
+{
+	bool		saved = quote_all_identifiers;
+	char	   *signature;
+
+	quote_all_identifiers = false;
+	signature = format_procedure_qualified(function);
+	quote_all_identifiers = saved;
+	return signature;
+}
+
+/*
  * FunctionDescribe
  *		Read from pg_proc all that a call needs; refuse what cannot be run.
  *
@@ -420,7 +496,7 @@ FunctionDescribe(Oid function, const char *what)
 	fn = palloc0(sizeof(DurableFunction));
 	fn->oid = function;
 	fn->what = pstrdup(what);
-	fn->signature = format_procedure_qualified(function);
+	fn->signature = signature_of(function);
 	fn->prokind = form->prokind;
 	fn->strict = form->proisstrict;
 	fn->returns_set = form->proretset;
@@ -434,6 +510,40 @@ FunctionDescribe(Oid function, const char *what)
 
 	ReleaseSysCache(tuple);
 	return fn;
+}
+
+/*
+ * FunctionOwner
+ *		Whose function is it?
+ */
+Oid
+FunctionOwner(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * FunctionCheckOwner
+ *		The function must still belong to the role that registered it: the
+ *		name alone could be another's by now.
+ */
+void
+FunctionCheckOwner(const DurableFunction *fn, Oid owner)
+{
+	if (!has_privs_of_role(owner, FunctionOwner(fn->oid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_UNDEFINED),
+				 errmsg("function %s does not belong to role \"%s\", which registered it as %s",
+						fn->signature, GetUserNameFromId(owner, true),
+						with_article(fn->what)),
+				 errhint("Its owner can register it again.")));
 }
 
 /*
@@ -661,14 +771,16 @@ FunctionInvoke(const DurableFunction *fn, DurableArguments *args,
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext work = AllocSetContextCreate(caller, "durable call",
 											   ALLOCSET_DEFAULT_SIZES);
-	bool		pushed;
 	FuncExpr   *call;
 	Jsonb	   *result;
 
 	nonatomic = nonatomic && fn->nonatomic_ok;
-	pushed = !nonatomic && !ActiveSnapshotSet();
-	if (pushed)
+	/* a STABLE function sees what was done before it, in this transaction too */
+	if (!nonatomic)
+	{
+		CommandCounterIncrement();
 		PushActiveSnapshot(GetTransactionSnapshot());
+	}
 
 	MemoryContextSwitchTo(work);
 	call = call_expression(fn, args);
@@ -691,7 +803,7 @@ FunctionInvoke(const DurableFunction *fn, DurableArguments *args,
 		result = DatumToJsonb(value, isnull, fn->result_type);
 	}
 
-	if (pushed)
+	if (!nonatomic)
 		PopActiveSnapshot();
 	MemoryContextDelete(work);
 	return result;

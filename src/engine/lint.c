@@ -503,6 +503,24 @@ after_alias(const LintTokens *t, int i)
 	return TokenKind(t, i) == '(' ? TokenAfterParen(t, i) : i;
 }
 
+/* %I, %1$I.%2$I: placeholders of format() that make up one name */
+static int
+after_placeholder(const LintTokens *t, int i)
+{
+	while (TokenKind(t, i) == '%')
+	{
+		i++;
+		while (TokenKind(t, i) == TOKEN_ICONST || TokenKind(t, i) == '$' ||
+			   TokenKind(t, i) == TOKEN_PARAM)
+			i++;
+		if (TokenIsName(t, i))
+			i++;
+		if (TokenKind(t, i) == '.' && TokenKind(t, i + 1) == '%')
+			i++;
+	}
+	return i;
+}
+
 static void
 check_from_item(Lint *lint, int i)
 {
@@ -532,9 +550,15 @@ check_from_item(Lint *lint, int i)
 				   USE_READ);
 	}
 	else if (lint->dynamic && token->kind == '%')	/* format('FROM %I') */
-		report(lint, token->line,
-			   psprintf("%s %.2s", token->from, t->source + token->pos),
-			   USE_READ);
+	{
+		end = after_placeholder(t, i);
+		if (TokenKind(t, end) == '(')
+			end = TokenAfterParen(t, end);
+		else
+			report(lint, token->line,
+				   psprintf("%s %.2s", token->from, t->source + token->pos),
+				   USE_READ);
+	}
 	end = after_alias(t, end);
 	if (TokenKind(t, end) == ',')
 		expect_from_item(lint, end + 1, token->from);

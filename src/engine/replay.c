@@ -18,6 +18,7 @@
 
 #include "access/xact.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -155,6 +156,9 @@ kind_name(CommandKind kind)
 	return "command";
 }
 
+/* How much of a command's arguments is told. */
+#define MAX_DESCRIPTION	1000
+
 static char *
 describe(CommandKind kind, const char *name, Jsonb *args)
 {
@@ -167,6 +171,9 @@ describe(CommandKind kind, const char *name, Jsonb *args)
 		appendStringInfoChar(&text, ' ');
 		JsonbToCString(&text, &args->root, VARSIZE(args));
 	}
+	if (text.len > MAX_DESCRIPTION)
+		strcpy(text.data + pg_mbcliplen(text.data, text.len, MAX_DESCRIPTION),
+			   "...");
 	return text.data;
 }
 

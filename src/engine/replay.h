@@ -149,6 +149,7 @@ typedef struct Activation
 	int			conflicts;		/* attempts lost to others, one after another */
 	bool		lost;			/* another driver has the instance */
 	ErrorData  *error;			/* to be recovered from */
+	bool		desperate;		/* recovering has failed once */
 
 	List	   *log;
 	int			log_through;	/* the last position whose log we have */

@@ -58,7 +58,7 @@ static const Field fields[] = {
 static double
 number_of(const JsonbValue *value)
 {
-	return DatumGetFloat8(DirectFunctionCall1(numeric_float8,
+	return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
 											  NumericGetDatum(value->val.numeric)));
 }
 
@@ -284,7 +284,9 @@ RetryNext(const RetryPolicy *policy, int attempt, TimestampTz first_at,
 
 	if (attempt >= policy->max_attempts)
 		return false;
-	if (policy->linear)
+	if (policy->initial == 0)
+		delay = 0;
+	else if (policy->linear)
 		delay = policy->initial * attempt;
 	else
 		delay = policy->initial * pow(policy->backoff, attempt - 1);

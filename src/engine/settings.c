@@ -10,9 +10,13 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "compat.h"
 #include "engine/json.h"
 #include "engine/settings.h"
 
@@ -21,35 +25,48 @@ static const char *const pinned_settings[] = {
 	"search_path", "TimeZone", "DateStyle", "IntervalStyle",
 	"extra_float_digits", "lc_monetary", "lc_numeric", "lc_time",
 	"bytea_output", "xmlbinary", "xmloption", "default_text_search_config",
-	"array_nulls", "plpgsql.variable_conflict", NULL
+	"array_nulls", NULL
 };
 
 typedef struct Setting
 {
 	char	   *name;
-	char	   *value;
+	char	   *value;			/* NULL: there was none */
 } Setting;
 
+/*
+ * capture: a setting that is not there now must not come from the driver's
+ * session later, so that is recorded too.
+ */
 static void
 capture(JsonbParseState **state, const char *name)
 {
-	JsonObjectAddText(state, name, GetConfigOption(name, true, false));
+	const char *value = GetConfigOption(name, true, false);
+
+	if (value != NULL)
+		JsonObjectAddText(state, name, value);
+	else
+		JsonObjectAdd(state, name, JsonNull());
 }
 
 /*
- * SettingsCapture: the current values, as they go into the history.
+ * SettingsCapture: the current values, as they go into the history; those
+ * of an array of names as well.
  */
 Jsonb *
-SettingsCapture(List *additional)
+SettingsCapture(Datum additional)
 {
 	JsonbParseState *state;
-	ListCell   *lc;
+	Datum	   *names;
+	int			count;
 
 	JsonObjectBegin(&state);
 	for (int i = 0; pinned_settings[i] != NULL; i++)
 		capture(&state, pinned_settings[i]);
-	foreach(lc, additional)
-		capture(&state, lfirst(lc));
+	deconstruct_array(DatumGetArrayTypeP(additional), TEXTOID, -1, false,
+					  TYPALIGN_INT, &names, NULL, &count);
+	for (int i = 0; i < count; i++)
+		capture(&state, TextDatumGetCString(names[i]));
 	return JsonObjectEnd(&state);
 }
 
@@ -73,10 +90,11 @@ SettingsRead(Jsonb *settings)
 			setting->name = pnstrdup(value.val.string.val,
 									 value.val.string.len);
 		}
-		else if (token == WJB_VALUE && value.type == jbvString)
+		else if (token == WJB_VALUE)
 		{
-			setting->value = pnstrdup(value.val.string.val,
-									  value.val.string.len);
+			if (value.type == jbvString)
+				setting->value = pnstrdup(value.val.string.val,
+										  value.val.string.len);
 			list = lappend(list, setting);
 		}
 	}
@@ -98,9 +116,12 @@ SettingsEnter(List *settings)
 	{
 		Setting    *setting = lfirst(lc);
 		const char *now = GetConfigOption(setting->name, true, false);
+		const char *value = setting->value;
 
-		if (now == NULL || strcmp(now, setting->value) != 0)
-			(void) set_config_option(setting->name, setting->value,
+		if (value == NULL)
+			value = now == NULL ? NULL : "";
+		if (value != NULL && (now == NULL || strcmp(now, value) != 0))
+			(void) set_config_option(setting->name, value,
 									 superuser() ? PGC_SUSET : PGC_USERSET,
 									 PGC_S_SESSION, GUC_ACTION_SAVE,
 									 true, 0, false);
@@ -126,17 +147,12 @@ SettingsLeave(int level)
 void
 SettingsCheckName(const char *name)
 {
-	const char *value = GetConfigOption(name, true, true);
+	struct config_generic *setting = compat_find_setting(name);
 
-	if (value == NULL || pg_strcasecmp(name, "role") == 0 ||
-		pg_strcasecmp(name, "session_authorization") == 0 ||
-		pg_strncasecmp(name, "transaction_", 12) == 0)
+	if (setting == NULL || setting->context != PGC_USERSET ||
+		(setting->flags & (GUC_SUPERUSER_ONLY | GUC_NO_RESET_ALL)) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("setting \"%s\" cannot be captured", name),
-				 errhint("Give names of settings that any role may set, such as statement_timeout.")));
-
-	/* a trial that changes nothing, with no more rights than anybody's */
-	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, false, ERROR, false);
+				 errhint("Give names of settings that any role may set, such as work_mem.")));
 }

@@ -11,7 +11,7 @@
 #include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 
-extern Jsonb *SettingsCapture(List *additional);
+extern Jsonb *SettingsCapture(Datum additional);
 extern List *SettingsRead(Jsonb *settings);
 extern int	SettingsEnter(List *settings);
 extern void SettingsLeave(int level);

@@ -61,8 +61,8 @@ bind_parameters(Jsonb *args, int count, const Oid *types, Datum *values,
 	if (given != count)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the statement of durable_sql() has %d parameters, but %d arguments are given",
-						count, given),
+				 errmsg("wrong number of arguments for durable_sql(): %d given, %d needed",
+						given, count),
 				 errhint("Give the arguments as a JSON array: the first is $1.")));
 
 	for (int i = 0; i < count; i++)
@@ -148,8 +148,8 @@ SqlStepRun(Jsonb *args)
 	if (rc < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("durable_sql() cannot run this statement: %s",
-						SPI_result_code_string(rc))));
+				 errmsg("durable_sql() cannot run this kind of statement"),
+				 errdetail("A step is one transaction; it takes queries and commands that can run inside of one.")));
 	if (SPI_tuptable != NULL)
 		result = rows_json(SPI_tuptable, SPI_processed);
 	else

@@ -14,6 +14,7 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 
 #include "arguments.h"
 #include "engine/failure.h"
@@ -92,6 +93,8 @@ resolve(Activation *a, const char *name)
 		function = FunctionDescribe(FunctionResolve(row ? row->function : name,
 													"activity"),
 									"activity");
+		if (row != NULL)
+			FunctionCheckOwner(function, row->owner);
 		FunctionCheckExecute(function);
 	}
 	entry = hash_search(a->activities, name, HASH_ENTER, NULL);
@@ -129,7 +132,7 @@ invoke(Activation *a, Command *command)
 		binding = false;
 		result = FunctionInvoke(entry->function, args, false);
 	}
-	TransactionFireDeferred();
+	TransactionFireDeferred(a->tx);
 	CurrentContext = CONTEXT_ENGINE;
 	return result;
 }
@@ -176,6 +179,8 @@ StepRunInPlace(Activation *a, Command *command)
 	MemoryContext old = CurrentMemoryContext;
 
 	a->log_through = Max(a->log_through, command->position - 1);
+	/* the commit would run loop queries to their end outside of the sandbox */
+	HoldPinnedPortals();
 	PassDisarm(a);
 	StepRun(a, command);
 	a->phase = PHASE_COMMIT;

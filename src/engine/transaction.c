@@ -62,6 +62,7 @@ TransactionsOpen(Transactions *tx, bool inside)
 	tx->count = 0;
 	tx->cxt = CurrentMemoryContext;
 	tx->owner = CurrentResourceOwner;
+	tx->level = GetCurrentTransactionNestLevel();
 
 	if (inside)
 		begin_inside(tx);
@@ -88,6 +89,18 @@ TransactionsClose(Transactions *tx)
 		TransactionCommit(tx);
 		SPI_finish();
 	}
+	MemoryContextSwitchTo(tx->cxt);
+}
+
+/*
+ * TransactionsLeave: roll back to the caller's, after an error.
+ */
+void
+TransactionsLeave(Transactions *tx)
+{
+	while (GetCurrentTransactionNestLevel() > tx->level)
+		RollbackAndReleaseCurrentSubTransaction();
+	CurrentResourceOwner = tx->owner;
 	MemoryContextSwitchTo(tx->cxt);
 }
 
@@ -140,9 +153,7 @@ TransactionAbort(Transactions *tx)
 	tx->count++;
 	if (tx->inside)
 	{
-		MemoryContextSwitchTo(tx->cxt);
-		RollbackAndReleaseCurrentSubTransaction();
-		CurrentResourceOwner = tx->owner;
+		TransactionsLeave(tx);
 		begin_inside(tx);
 	}
 	else
@@ -157,15 +168,37 @@ TransactionAbort(Transactions *tx)
 	}
 }
 
-/*
- * TransactionFireDeferred: SET CONSTRAINTS ALL IMMEDIATE.
- */
-void
-TransactionFireDeferred(void)
+static void
+set_constraints_immediate(void)
 {
 	ConstraintsSetStmt *immediate = makeNode(ConstraintsSetStmt);
 
 	immediate->constraints = NIL;
 	immediate->deferred = false;
 	AfterTriggerSetState(immediate);
+}
+
+/*
+ * TransactionFireDeferred: a deferred constraint that fails is to fail now.
+ *
+ * Inside of a caller's transaction this is a trial which is rolled back:
+ * there they are fired at its end, and what it said of them stays in force.
+ */
+void
+TransactionFireDeferred(Transactions *tx)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	if (!tx->inside)
+	{
+		set_constraints_immediate();
+		return;
+	}
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	set_constraints_immediate();
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
 }

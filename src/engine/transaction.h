@@ -16,13 +16,15 @@ typedef struct Transactions
 	int			count;			/* of those that ended */
 	MemoryContext cxt;			/* current after each of the calls below */
 	ResourceOwner owner;		/* the caller's, if inside */
+	int			level;			/* the caller's, of nesting */
 } Transactions;
 
 extern void TransactionsOpen(Transactions *tx, bool inside);
 extern void TransactionsClose(Transactions *tx);
+extern void TransactionsLeave(Transactions *tx);
 extern void TransactionCommit(Transactions *tx);
 extern void TransactionAbort(Transactions *tx);
 extern void TransactionCommitInPlace(void);
-extern void TransactionFireDeferred(void);
+extern void TransactionFireDeferred(Transactions *tx);
 
 #endif							/* DURABLE_TRANSACTION_H */

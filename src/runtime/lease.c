@@ -26,16 +26,35 @@
 #include "runtime/lease.h"
 #include "storage/storage.h"
 
-/* The class of our locks: SQL's advisory locks are of class 1 and 2. */
-#define LEASE_LOCK_CLASS	0x4457
+/* The classes of our locks: SQL's advisory locks are of class 1 and 2. */
+#define LEASE_LOCK_CLASS	0x4457	/* key: the lease */
+#define INSTANCE_LOCK_CLASS	0x4458	/* key: the iid */
 
 static int64 my_lease = 0;
 
 static void
-set_tag(LOCKTAG *tag, int64 lease)
+set_tag(LOCKTAG *tag, uint16 class, int64 key)
 {
-	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, (uint32) (lease >> 32),
-						 (uint32) lease, LEASE_LOCK_CLASS);
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, (uint32) (key >> 32),
+						 (uint32) key, class);
+}
+
+/*
+ * is_locked: does another process hold this lock?
+ *
+ * In share mode, so that two who ask at once do not take each other for the
+ * holder.
+ */
+static bool
+is_locked(uint16 class, int64 key)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, class, key);
+	if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	LockRelease(&tag, ShareLock, false);
+	return false;
 }
 
 static bool
@@ -43,7 +62,7 @@ try_lock(int64 lease)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, lease);
+	set_tag(&tag, LEASE_LOCK_CLASS, lease);
 	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
@@ -74,7 +93,7 @@ LeaseDrop(void)
 
 	if (my_lease == 0)
 		return;
-	set_tag(&tag, my_lease);
+	set_tag(&tag, LEASE_LOCK_CLASS, my_lease);
 	if (compat_lock_held_by_me(&tag, ExclusiveLock))
 		LockRelease(&tag, ExclusiveLock, true);
 	my_lease = 0;
@@ -93,7 +112,7 @@ LeaseConfirm(int64 lease)
 
 	if (lease == LEASE_INSIDE)
 		return true;
-	set_tag(&tag, lease);
+	set_tag(&tag, LEASE_LOCK_CLASS, lease);
 	return compat_lock_held_by_me(&tag, ExclusiveLock) || try_lock(lease);
 }
 
@@ -103,15 +122,29 @@ LeaseConfirm(int64 lease)
 bool
 LeaseIsAlive(int64 lease)
 {
+	return lease == my_lease || is_locked(LEASE_LOCK_CLASS, lease);
+}
+
+/*
+ * LeaseTakeInHand: an instance is run inside of this transaction, until its
+ * end.  False: of another one.
+ */
+bool
+LeaseTakeInHand(int64 iid)
+{
 	LOCKTAG		tag;
 
-	if (lease == my_lease)
-		return true;
-	set_tag(&tag, lease);
-	if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-		return true;
-	LockRelease(&tag, ShareLock, false);
-	return false;
+	set_tag(&tag, INSTANCE_LOCK_CLASS, iid);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * LeaseIsInHand: is an instance run inside of another transaction?
+ */
+bool
+LeaseIsInHand(int64 iid)
+{
+	return is_locked(INSTANCE_LOCK_CLASS, iid);
 }
 
 /*

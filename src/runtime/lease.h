@@ -16,6 +16,8 @@ extern int64 LeaseTake(void);
 extern void LeaseDrop(void);
 extern bool LeaseConfirm(int64 lease);
 extern bool LeaseIsAlive(int64 lease);
+extern bool LeaseTakeInHand(int64 iid);
+extern bool LeaseIsInHand(int64 iid);
 extern void LeaseReleaseStale(Oid run_as);
 
 #endif							/* DURABLE_LEASE_H */

@@ -38,15 +38,16 @@ check_driver(const char *function)
 						function),
 				 errhint("Start other instances with durable_start(); they run on their own.")));
 	ClientEnter(function);
-	if (GetUserId() != GetSessionUserId() || InSecurityRestrictedOperation() ||
-		InLocalUserIdChange())
+	if (GetUserId() != GetSessionUserId() ||
+		GetUserId() != GetAuthenticatedUserId() ||
+		InSecurityRestrictedOperation() || InLocalUserIdChange())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("%s() needs a session of the role itself", function),
-				 errdetail("The session user is \"%s\", the current user \"%s\".",
-						   GetUserNameFromId(GetSessionUserId(), false),
+				 errdetail("The session was opened by \"%s\", the current user is \"%s\".",
+						   GetUserNameFromId(GetAuthenticatedUserId(), false),
 						   GetUserNameFromId(GetUserId(), false)),
-				 errhint("Connect as the role that the instances run as; SET ROLE is not enough.")));
+				 errhint("Connect as the role that the instances run as. SET ROLE and SET SESSION AUTHORIZATION are not enough: the code could undo them.")));
 }
 
 /* ------------------------------------------------------------------
@@ -88,6 +89,26 @@ claim(Transactions *tx, Oid role)
 }
 
 /*
+ * wake_for_messages: make ready what waits for a message that has come.
+ *
+ * Not what durable_run has in hand: that would have to wait for its
+ * transaction.
+ */
+static void
+wake_for_messages(Oid role)
+{
+	int64	   *iids;
+	int			count = MessagesFor(role, &iids);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (!LeaseIsInHand(iids[i]))
+			ReadyInsert(iids[i]);
+	}
+	pfree(iids);
+}
+
+/*
  * find_work: what has become runnable since the last look.
  */
 static void
@@ -96,7 +117,7 @@ find_work(Transactions *tx, Oid role)
 	LeaseReleaseStale(role);
 	while (TimerFireDue(role) > 0)
 		TransactionCommit(tx);
-	(void) MessageWakeAll(role);
+	wake_for_messages(role);
 	TransactionCommit(tx);
 }
 
@@ -207,6 +228,15 @@ is_too_early(const InstanceRow *instance)
 		instance->wake_at > GetCurrentTimestamp();
 }
 
+static void
+refuse_running(const InstanceRow *instance)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_WRONG_STATE),
+			 errmsg("instance \"%s\" is being run by another session",
+					instance->id)));
+}
+
 /*
  * take: make the instance ours until the end of the transaction.
  */
@@ -215,12 +245,14 @@ take(const InstanceRow *instance)
 {
 	if (instance->lease != 0 && !LeaseIsAlive(instance->lease))
 		ReadyReleaseAll(instance->lease);
+	if (!LeaseTakeInHand(instance->iid))
+		refuse_running(instance);
+	/* in the order of locks: see queue.c */
+	if (instance->wake_at != 0)
+		TimerClear(instance->iid);
 	ReadyInsert(instance->iid);
 	if (!ReadyClaimOne(instance->iid, LEASE_INSIDE))
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("instance \"%s\" is being run by another session",
-						instance->id)));
+		refuse_running(instance);
 }
 
 static void
@@ -230,8 +262,6 @@ run(int64 iid)
 	MemoryContext cxt;
 	Transactions tx;
 
-	/* constraints of the caller that fail are not a step's fault */
-	TransactionFireDeferred();
 	cxt = AllocSetContextCreate(CurTransactionContext, "durable driver",
 								ALLOCSET_DEFAULT_SIZES);
 	CurrentContext = CONTEXT_ENGINE;
@@ -239,15 +269,23 @@ run(int64 iid)
 	{
 		MemoryContextSwitchTo(cxt);
 		TransactionsOpen(&tx, true);
+		/* constraints of the caller that fail are not a step's fault */
+		TransactionFireDeferred(&tx);
 		DriveInstance(&tx, iid, LEASE_INSIDE);
 		TransactionsClose(&tx);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
 		CurrentContext = CONTEXT_NONE;
 		CurrentActivation = NULL;
+		/* whoever catches this must find its own transaction, not ours */
+		TransactionsLeave(&tx);
+		MemoryContextSwitchTo(caller);
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	CurrentContext = CONTEXT_NONE;
+	CurrentActivation = NULL;
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(cxt);
 }

@@ -90,23 +90,40 @@ static Statement fire_due = {
 	" INSERT INTO durable_internal.ready (iid, run_as, priority)"
 	" SELECT i.iid, i.run_as, i.priority FROM due"
 	" JOIN durable_internal.instance i ON i.iid = due.iid"
-	" WHERE i.suspended IS NULL AND i.end_seq IS NULL"
+	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
 	" ON CONFLICT (iid) DO NOTHING",
 	1, {OIDOID}, NULL
 };
 
-static Statement wake_for_messages = {
-	"INSERT INTO durable_internal.ready (iid, run_as, priority)"
-	" SELECT DISTINCT i.iid, i.run_as, i.priority FROM durable_internal.inbox m"
+/* Instances that wait for a message which is there. */
+static Statement messages_for = {
+	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
 	" CROSS JOIN LATERAL (SELECT n.* FROM durable_internal.instance n"
 	" WHERE n.iid = m.chain OR (n.chain = m.chain AND n.chain <> n.iid)"
 	" ORDER BY n.run DESC LIMIT 1) i"
 	" WHERE i.run_as = $1 AND m.kind = 'signal' AND m.name = ANY (i.awaits)"
 	" AND i.suspended IS NULL AND i.end_seq IS NULL"
 	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)"
-	" ON CONFLICT (iid) DO NOTHING",
+	" ORDER BY i.iid",
 	1, {OIDOID}, NULL
 };
+
+static int
+list_numbers(Statement *statement, Datum key, int64 **numbers)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(statement, &key, NULL);
+	*numbers = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*numbers)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return count;
+}
 
 /*
  * ReadyInsert: put an instance into the queue, unless it is there.
@@ -187,19 +204,7 @@ ReadyReleaseAll(int64 lease)
 int
 ReadyLeases(Oid run_as, int64 **leases)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	StorageScope scope;
-	Datum		values[1] = {ObjectIdGetDatum(run_as)};
-	int			count;
-	bool		isnull;
-
-	StorageEnter(&scope);
-	count = (int) StatementExecute(&list_leases, values, NULL);
-	*leases = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-		(*leases)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
-	StorageLeave(&scope);
-	return count;
+	return list_numbers(&list_leases, ObjectIdGetDatum(run_as), leases);
 }
 
 /*
@@ -239,12 +244,10 @@ TimerFireDue(Oid run_as)
 }
 
 /*
- * MessageWakeAll: make ready what waits for a message that has come.
+ * MessagesFor: the instances of a role that wait for a message which has come.
  */
-uint64
-MessageWakeAll(Oid run_as)
+int
+MessagesFor(Oid run_as, int64 **iids)
 {
-	Datum		values[1] = {ObjectIdGetDatum(run_as)};
-
-	return StatementRun(&wake_for_messages, values, NULL);
+	return list_numbers(&messages_for, ObjectIdGetDatum(run_as), iids);
 }

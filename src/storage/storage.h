@@ -59,6 +59,7 @@ typedef struct WorkflowRow
 	char	   *sandbox;		/* NULL: the setting's */
 	Jsonb	   *activity_retry; /* NULL: none */
 	Datum		capture_settings;	/* text[] */
+	Jsonb	   *settings;		/* of the registration */
 	char	   *function;
 	char	   *definition;
 	char	   *hash;
@@ -66,6 +67,7 @@ typedef struct WorkflowRow
 } WorkflowRow;
 
 extern WorkflowRow *WorkflowFind(const char *name);
+extern void WorkflowLock(void);
 extern void WorkflowStore(const WorkflowRow *row);
 extern void WorkflowDelete(const char *name);
 extern int	WorkflowLastVersion(const char *name);
@@ -140,7 +142,7 @@ extern int	ReadyLeases(Oid run_as, int64 **leases);
 extern void TimerSet(int64 iid, Oid run_as, TimestampTz wake_at);
 extern void TimerClear(int64 iid);
 extern uint64 TimerFireDue(Oid run_as);
-extern uint64 MessageWakeAll(Oid run_as);
+extern int	MessagesFor(Oid run_as, int64 **iids);
 
 /* ---- history.c ---- */
 

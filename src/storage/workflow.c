@@ -18,22 +18,29 @@
 
 static Statement find_workflow = {
 	"SELECT w.name, w.owner, w.owner_name::text, w.version, w.run_as, w.sandbox,"
-	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole"
+	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole, w.settings"
 	" FROM durable_internal.workflow w"
 	" JOIN durable_internal.workflow_version v ON v.workflow = w.name AND v.version = w.version"
 	" WHERE w.name = $1",
 	1, {TEXTOID}, NULL
 };
 
+static Statement lock_workflows = {
+	"LOCK TABLE durable_internal.workflow IN SHARE ROW EXCLUSIVE MODE", 0, {0}, NULL
+};
+
 static Statement store_workflow = {
 	"INSERT INTO durable_internal.workflow AS w"
-	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings, settings)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 	" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, owner_name = excluded.owner_name,"
 	" version = excluded.version, run_as = excluded.run_as, sandbox = excluded.sandbox,"
 	" activity_retry = excluded.activity_retry, capture_settings = excluded.capture_settings,"
+	" settings = excluded.settings,"
 	" registered_at = excluded.registered_at",
-	8, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID, TEXTARRAYOID}, NULL
+	9, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
+		TEXTARRAYOID, JSONBOID
+	}, NULL
 };
 
 static Statement store_version = {
@@ -105,10 +112,21 @@ WorkflowFind(const char *name)
 		row->definition = StatementText(cxt, 0, 10);
 		row->hash = StatementText(cxt, 0, 11);
 		row->whole = DatumGetBool(StatementColumn(0, 12, &isnull));
+		row->settings = StatementJsonb(cxt, 0, 13);
 		MemoryContextSwitchTo(old);
 	}
 	StorageLeave(&scope);
 	return row;
+}
+
+/*
+ * WorkflowLock: one registration at a time, so that what WorkflowFind says
+ * is true when WorkflowStore writes.
+ */
+void
+WorkflowLock(void)
+{
+	StatementRun(&lock_workflows, NULL, NULL);
 }
 
 /*
@@ -117,14 +135,15 @@ WorkflowFind(const char *name)
 void
 WorkflowStore(const WorkflowRow *row)
 {
-	Datum		workflow[8] = {
+	Datum		workflow[9] = {
 		TextDatum(row->name), ObjectIdGetDatum(row->owner),
 		NameDatum(row->owner_name), Int32GetDatum(row->version),
 		TextDatum(row->run_as), TextDatum(row->sandbox),
-		PointerGetDatum(row->activity_retry), row->capture_settings
+		PointerGetDatum(row->activity_retry), row->capture_settings,
+		PointerGetDatum(row->settings)
 	};
-	bool		nulls[8] = {false, false, false, false, false,
-		row->sandbox == NULL, row->activity_retry == NULL, false
+	bool		nulls[9] = {
+		[5] = row->sandbox == NULL, [6] = row->activity_retry == NULL
 	};
 	Datum		version[6] = {
 		TextDatum(row->name), Int32GetDatum(row->version),
