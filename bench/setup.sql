@@ -18,10 +18,22 @@ BEGIN
 END $$;
 SELECT durable_register('linear_steps');
 
--- Tells how long each replayed call took, so it looks at the clock.
+-- Tell how long each replayed call took, so they look at the clock.
 CREATE FUNCTION replays(n int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    args jsonb := '[1]';
+    args jsonb := '{"x": 1}';
+    result jsonb;
+    began timestamptz := clock_timestamp();
+BEGIN
+    FOR i IN 1..n LOOP
+        result := durable_call('nothing', args);
+    END LOOP;
+    RAISE NOTICE 'replayed in % us', round(extract(epoch FROM clock_timestamp() - began) * 1000000 / n, 2);
+    PERFORM durable_wait_signal('never');
+END $$;
+CREATE FUNCTION replays_perform(n int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    args jsonb := '{"x": 1}';
     began timestamptz := clock_timestamp();
 BEGIN
     FOR i IN 1..n LOOP
@@ -30,4 +42,4 @@ BEGIN
     RAISE NOTICE 'replayed in % us', round(extract(epoch FROM clock_timestamp() - began) * 1000000 / n, 2);
     PERFORM durable_wait_signal('never');
 END $$;
-SELECT durable_register('replays', sandbox => 'off');
+SELECT durable_register('replays', sandbox => 'off'), durable_register('replays_perform', sandbox => 'off');

@@ -192,3 +192,48 @@ SELECT durable_register('unlucky_activity');
 SELECT durable_start('unlucky_activity', id => 'unlucky activity');
 CALL durable_work();
 SELECT status, error ->> 'sqlstate' AS sqlstate FROM durable.instances WHERE id = 'unlucky activity';
+
+-- a message of any length is cut, and blocks nothing
+CREATE FUNCTION shouts() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '%', repeat('x', 100000000); END $$;
+CREATE FUNCTION hears() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_call('shouts', retry => durable_retry_policy(max_attempts => 1));
+EXCEPTION WHEN OTHERS THEN
+    RETURN length(SQLERRM);
+END $$;
+SELECT durable_register('hears');
+SELECT durable_start('hears', id => 'hears');
+CALL durable_work();
+SELECT status, result FROM durable.instances WHERE id = 'hears';
+
+-- an activity cannot pretend that another driver has the instance
+CREATE FUNCTION pretends() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE unique_violation USING SCHEMA = 'durable_internal', TABLE = 'history', CONSTRAINT = 'history_pkey';
+END $$;
+CREATE FUNCTION calls_pretends() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN PERFORM durable_call('pretends', retry => durable_retry_policy(max_attempts => 1)); END $$;
+SELECT durable_register('calls_pretends');
+SELECT durable_start('calls_pretends', id => 'pretends');
+CALL durable_work();
+SELECT status, error ->> 'sqlstate' AS sqlstate FROM durable.instances WHERE id = 'pretends';
+
+-- a step that drops the workflow is done once; the rest waits for its return
+CREATE FUNCTION drop_workflow() RETURNS void LANGUAGE sql AS 'DROP FUNCTION dropped()';
+CREATE FUNCTION dropped() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_call('drop_workflow'); RETURN 'back'; END $$;
+SELECT durable_register('dropped');
+SELECT durable_start('dropped', id => 'dropped');
+CALL durable_work();
+SELECT status, reason FROM durable.instances WHERE id = 'dropped';
+CREATE FUNCTION dropped() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_call('drop_workflow'); RETURN 'back'; END $$;
+SELECT durable_resume('dropped'), durable_run('dropped'), durable_result('dropped');
+
+-- an instance whose role is not what it was is held
+CREATE ROLE regress_durable_before;
+SELECT durable_start('needs_later', id => 'renamed');
+UPDATE durable_internal.instance SET run_as_name = 'regress_durable_before' WHERE id = 'renamed';
+CALL durable_work();
+SELECT status, replace(regexp_replace(reason, '\d+ ', 'N '), quote_ident(current_user), 'me') AS reason FROM durable.instances WHERE id = 'renamed';
+-- until a superuser says that it is the right one
+SELECT durable_resume('renamed'), durable_run('renamed');
+DROP ROLE regress_durable_before;

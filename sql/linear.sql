@@ -175,6 +175,27 @@ SELECT durable_start('says', jsonb_build_array(s), id => s)
 CALL durable_work();
 SELECT id, status, substr(reason, 1, 90) AS reason FROM durable.instances WHERE workflow = 'says' ORDER BY created_at;
 SELECT what FROM effect ORDER BY n;
+-- a commit runs loop queries to their end: under the sandbox, too
+CREATE FUNCTION writes(x int) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE concat('INSE', 'RT INTO effect (what) VALUES (''by the body'')');
+    RETURN true;
+END $$;
+CREATE DOMAIN writing AS int CHECK (writes(VALUE));
+CREATE PROCEDURE hides_in_domain() LANGUAGE plpgsql AS $$
+DECLARE
+    x int;
+BEGIN
+    FOR x IN SELECT CASE WHEN g < 20 THEN g ELSE g::writing END FROM generate_series(1, 30) g LOOP
+        CALL durable_step('note', '["step"]');
+    END LOOP;
+END $$;
+TRUNCATE effect;
+SELECT durable_register('hides_in_domain');
+SELECT durable_start('hides_in_domain', id => 'domain');
+CALL durable_work();
+SELECT status, reason FROM durable.instances WHERE id = 'domain';
+SELECT what, count(*) FROM effect GROUP BY what;
 -- COMMIT and ROLLBACK are found by the source check, also in what is called
 CREATE PROCEDURE commits() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$;
 CREATE PROCEDURE calls_commits() LANGUAGE plpgsql AS $$ BEGIN CALL commits(); END $$;

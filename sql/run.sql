@@ -114,3 +114,49 @@ SELECT durable_run(NULL);
 SELECT durable_run('constraint');
 -- at the end it says so
 SELECT durable_run('constraint');
+
+-- a step sees what the steps before it did, also when it is STABLE
+CREATE FUNCTION count_effects() RETURNS bigint STABLE LANGUAGE sql AS 'SELECT count(*) FROM effect';
+CREATE FUNCTION counts() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_call('note', '["one"]');
+    PERFORM durable_call('note', '["two"]');
+    RETURN durable_call('count_effects');
+END $$;
+TRUNCATE effect;
+SELECT durable_register('counts');
+SELECT durable_start('counts', id => 'counts');
+SELECT durable_run('counts'), durable_result('counts');
+
+-- what the caller deferred stays deferred
+SELECT durable_start('many', '[1]', id => 'deferred');
+BEGIN;
+INSERT INTO child VALUES (5);
+INSERT INTO parent VALUES (5);
+SELECT durable_run('deferred');
+INSERT INTO child VALUES (6);
+INSERT INTO parent VALUES (6);
+COMMIT;
+SELECT * FROM child ORDER BY id;
+
+-- a caller that catches an error of ours goes on in its own transaction
+CREATE FUNCTION sleeps_long() RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(60)';
+CREATE FUNCTION calls_sleeps_long() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_call('sleeps_long'); END $$;
+SELECT durable_register('calls_sleeps_long');
+SELECT durable_start('calls_sleeps_long', id => 'long');
+TRUNCATE effect;
+SET statement_timeout = '200 ms';
+DO $$
+BEGIN
+    INSERT INTO effect (what) VALUES ('kept');
+    BEGIN
+        INSERT INTO effect (what) VALUES ('undone');
+        PERFORM durable_run('long');
+    EXCEPTION WHEN query_canceled THEN
+        RAISE NOTICE 'cancelled';
+    END;
+END $$;
+RESET statement_timeout;
+SELECT what FROM effect;
+SELECT durable_status('long');
+DELETE FROM durable_internal.ready;

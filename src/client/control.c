@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "arguments.h"
@@ -91,18 +92,28 @@ durable_result(PG_FUNCTION_ARGS)
 
 /*
  * durable_resume: let an instance that is held go on.
+ *
+ * If its role has another name now, only a superuser gets here, and says by
+ * this that it is the right one.
  */
 Datum
 durable_resume(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
 	InstanceRow *instance;
+	char	   *role;
 	bool		resumed;
 
 	ClientEnterToWrite("durable_resume");
 	instance = ClientFindInstance(id);
 	refuse_ended(instance);
-	resumed = InstanceResume(instance->iid);
+	role = GetUserNameFromId(instance->run_as, true);
+	if (role == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("the role of instance \"%s\" does not exist any more", id),
+				 errdetail("Its role was \"%s\".", instance->run_as_name)));
+	resumed = InstanceResume(instance->iid, role);
 	if (resumed)
 		ReadyInsert(instance->iid);
 	PG_RETURN_BOOL(resumed);

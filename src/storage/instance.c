@@ -80,9 +80,9 @@ static Statement hold_instance = {
 };
 
 static Statement resume_instance = {
-	"UPDATE durable_internal.instance SET suspended = NULL, reason = NULL, body_failures = 0"
-	" WHERE iid = $1 AND suspended IS NOT NULL AND end_seq IS NULL",
-	1, {INT8OID}, NULL
+	"UPDATE durable_internal.instance SET suspended = NULL, reason = NULL, body_failures = 0,"
+	" run_as_name = $2 WHERE iid = $1 AND suspended IS NOT NULL AND end_seq IS NULL",
+	2, {INT8OID, NAMEOID}, NULL
 };
 
 static Statement end_instance = {
@@ -238,9 +238,9 @@ InstanceHold(int64 iid, const char *reason)
  * InstanceResume: lift the suspension; false if there is none.
  */
 bool
-InstanceResume(int64 iid)
+InstanceResume(int64 iid, const char *run_as_name)
 {
-	Datum		values[1] = {Int64GetDatum(iid)};
+	Datum		values[2] = {Int64GetDatum(iid), NameDatum(run_as_name)};
 
 	return StatementRun(&resume_instance, values, NULL) == 1;
 }

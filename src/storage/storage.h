@@ -125,7 +125,7 @@ extern void InstanceWait(int64 iid, const char *status, const char *awaits,
 						 TimestampTz started_at);
 extern void InstanceSetBodyFailures(int64 iid, int failures);
 extern void InstanceHold(int64 iid, const char *reason);
-extern bool InstanceResume(int64 iid);
+extern bool InstanceResume(int64 iid, const char *run_as_name);
 extern void InstanceEnd(int64 iid, const char *status, int end_seq,
 						TimestampTz started_at, TimestampTz ended_at);
 extern void InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error);
