@@ -49,6 +49,11 @@ compat_find_setting(const char *name)
 }
 #endif
 
+/* 18 has this in place of pg_attribute_noreturn(), and in another one. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn		__attribute__((noreturn))
+#endif
+
 /* 17 asks whether a stronger lock counts too. */
 #if PG_VERSION_NUM >= 170000
 #define compat_lock_held_by_me(tag, mode)	LockHeldByMe((tag), (mode), false)

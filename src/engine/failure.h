@@ -11,9 +11,11 @@
 #include "utils/elog.h"
 #include "utils/jsonb.h"
 
+#include "compat.h"
+
 extern Jsonb *FailureFromError(const ErrorData *error);
 extern Jsonb *FailureFromActivity(const ErrorData *error);
-extern void FailureThrow(Jsonb *failure) pg_attribute_noreturn();
+pg_noreturn extern void FailureThrow(Jsonb *failure);
 extern bool FailureIs(Jsonb *failure, const ErrorData *error);
 extern bool ErrorIsCancel(const ErrorData *error);
 extern bool ErrorIsEnvironment(const ErrorData *error);

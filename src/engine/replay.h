@@ -9,6 +9,7 @@
 #define DURABLE_REPLAY_H
 
 #include "durable.h"
+#include "compat.h"
 #include "engine/binding.h"
 #include "engine/transaction.h"
 #include "nodes/pg_list.h"
@@ -176,7 +177,7 @@ extern int	ActivationStepPosition(Activation *a, const char *id);
 extern Command *ActivationIssue(Activation *a, const CommandRequest *request);
 extern void ActivationForget(Activation *a);
 extern void ActivationCommitted(Activation *a);
-extern void ActivationLost(Activation *a) pg_attribute_noreturn();
+pg_noreturn extern void ActivationLost(Activation *a);
 
 /* pass.c */
 extern bool PassIsLinear(const Activation *a);
@@ -188,9 +189,9 @@ extern void PassArm(Activation *a);
 extern Activation *ReplayEnter(const char *primitive);
 extern Command *ReplayCommand(Activation *a, const CommandRequest *request);
 extern Command *ReplayFinished(Activation *a, Command *command);
-extern void ReplayBlock(Activation *a, Command *command) pg_attribute_noreturn();
-extern void ReplayVerdict(Activation *a, int sqlerrcode, const char *reason,
-						  const char *hint) pg_attribute_noreturn();
+pg_noreturn extern void ReplayBlock(Activation *a, Command *command);
+pg_noreturn extern void ReplayVerdict(Activation *a, int sqlerrcode, const char *reason,
+						  const char *hint);
 extern void ReplayCondemn(Activation *a, int sqlerrcode, const char *reason,
 						  const char *hint);
 extern void ReplayCheckLeftover(Activation *a);
