@@ -1,6 +1,7 @@
 -- Divergence: what the history has and the workflow asks for must agree.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA divergence;
 SET search_path = divergence, public;

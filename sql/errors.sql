@@ -1,6 +1,7 @@
 -- Errors of activities: recorded with all fields, and raised again.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA errors;
 SET search_path = errors, public;
@@ -237,3 +238,21 @@ SELECT status, replace(regexp_replace(reason, '\d+ ', 'N '), quote_ident(current
 -- until a superuser says that it is the right one
 SELECT durable_resume('renamed'), durable_run('renamed');
 DROP ROLE regress_durable_before;
+
+-- a helper that is missing holds as well, in the body itself
+CREATE FUNCTION needs_helper() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN missing_helper(); END $$;
+SELECT durable_register('needs_helper');
+SELECT durable_start('needs_helper', id => 'helper');
+CALL durable_work();
+SELECT status, reason FROM durable.instances WHERE id = 'helper';
+CREATE FUNCTION missing_helper() RETURNS int LANGUAGE sql AS 'SELECT 1';
+SELECT durable_resume('helper'), durable_run('helper'), durable_result('helper');
+
+-- mistakes in durable_sql are not retried
+CREATE FUNCTION bad_sql(query text) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_sql(query); END $$;
+SELECT durable_register('bad_sql');
+SELECT durable_start('bad_sql', '["SELEC 1"]', id => 'syntax'), durable_start('bad_sql', '["SELECT 1; SELECT 2"]', id => 'two'),
+       durable_start('bad_sql', '["SELECT $1::int"]', id => 'argument');
+CALL durable_work();
+SELECT i.id, i.status, i.error ->> 'message' AS error, s.attempts FROM durable.instances i JOIN durable.steps s USING (id)
+ WHERE i.workflow = 'bad_sql' ORDER BY i.id;

@@ -1,6 +1,7 @@
 -- Deterministic helpers: time, chance, identity, log.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA helpers;
 SET search_path = helpers, public;

@@ -1,6 +1,7 @@
 -- Procedures as workflows: steps run in place and commit there.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA linear;
 SET search_path = linear, public;
@@ -29,7 +30,7 @@ BEGIN
             RAISE EXCEPTION 'wrong result %', said;
         END IF;
     END LOOP;
-    CALL durable_step('note', '["last"]');
+    CALL durable_step('note', '["last"]', step_id => 'last');
 END $$;
 SELECT durable_register('steps');
 SELECT durable_start('steps', '{"n": 3}', id => 'steps');
@@ -98,7 +99,7 @@ CALL durable_work();
 SELECT status, error ->> 'message' AS error FROM durable.instances WHERE id = 'breaking';
 SELECT what FROM effect ORDER BY n;
 
--- loops over queries, nested procedures and cursors live over the commits
+-- loops over queries and nested procedures live over the commits
 CREATE PROCEDURE inner_steps(prefix text) LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..2 LOOP

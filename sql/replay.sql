@@ -1,6 +1,7 @@
 -- Replay: the body runs again on each pass, activities do not.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA replay;
 SET search_path = replay, public;

@@ -1,6 +1,7 @@
 -- Retries of activities.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA retries;
 SET search_path = retries, public;

@@ -1,6 +1,7 @@
 -- durable_run: an instance driven inside of a transaction.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA run;
 SET search_path = run, public;

@@ -1,6 +1,7 @@
 -- The sandbox: what a body must not do is refused, in nested helpers too (A14).
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA sandbox;
 SET search_path = sandbox, public;

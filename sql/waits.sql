@@ -1,6 +1,7 @@
 -- Timers and signals.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS durable;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
 RESET client_min_messages;
 CREATE SCHEMA waits;
 SET search_path = waits, public;
@@ -100,3 +101,17 @@ SELECT durable_run('tomorrow');
 UPDATE durable_internal.timer SET wake_at = now();
 CALL durable_work();
 SELECT durable_status('tomorrow');
+
+-- words such as now in the input mean the time of the start, on each replay
+CREATE FUNCTION keeps_time(t timestamptz) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_sql('SELECT $1::timestamptz', jsonb_build_array(t));
+    PERFORM durable_wait_signal('go');
+    RETURN t < durable_now();
+END $$;
+SELECT durable_register('keeps_time');
+SELECT durable_start('keeps_time', '["now"]', id => 'keeps');
+CALL durable_work();
+SELECT durable_signal('keeps', 'go');
+CALL durable_work();
+SELECT status, result, input ->> 0 <> 'now' AS frozen FROM durable.instances WHERE id = 'keeps';

@@ -20,7 +20,9 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE PROCEDURE durable_step(
     activity text,
-    args     jsonb DEFAULT '{}'
+    args     jsonb DEFAULT '{}',
+    step_id  text DEFAULT NULL,
+    retry    jsonb DEFAULT NULL
 )
 LANGUAGE C AS 'MODULE_PATHNAME';
 

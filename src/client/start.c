@@ -148,8 +148,9 @@ static bool
 check_duplicate(const InstanceRow *known, OnConflict on_conflict,
 				const InstanceRow *wanted)
 {
-	bool		same = ClientMaySee(known) &&
-		strcmp(known->workflow, wanted->workflow) == 0;
+	/* who could have started it learns nothing new */
+	bool		same = strcmp(known->workflow, wanted->workflow) == 0 &&
+		(known->run_as == wanted->run_as || ClientMaySee(known));
 
 	if (on_conflict == CONFLICT_ERROR || !same)
 		ereport(ERROR,

@@ -194,6 +194,7 @@ durable_step(PG_FUNCTION_ARGS)
 	CommandRequest request;
 
 	read_request(fcinfo, 0, &request);
+	read_options(fcinfo, 2, &request);
 	(void) step(fcinfo, a, &request);
 	PG_RETURN_VOID();
 }

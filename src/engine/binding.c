@@ -681,6 +681,48 @@ build_array(const DurableFunction *fn, Jsonb **given)
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
 }
 
+static bool
+is_time_type(Oid type)
+{
+	switch (getBaseType(type))
+	{
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * freeze_times
+ *		Dates and times as they are now: "now" or "tomorrow" must mean the
+ *		same on each replay.  Returns how many there are.
+ */
+static int
+freeze_times(const DurableFunction *fn, Jsonb **given)
+{
+	int			count = 0;
+
+	for (int i = 0; i < fn->nparams; i++)
+	{
+		Datum		value;
+		bool		isnull;
+
+		if (given[i] == NULL || !is_time_type(fn->param_types[i]))
+			continue;
+		value = bind_parameter(fn, i, given[i], &isnull);
+		if (isnull)
+			continue;
+		given[i] = DatumToJsonb(value, false, fn->param_types[i]);
+		count++;
+	}
+	return count;
+}
+
 /*
  * add_defaults
  *		The input with the values of the defaults it does not give.
@@ -692,7 +734,7 @@ add_defaults(const DurableFunction *fn, Jsonb *input)
 {
 	DurableArguments *args = new_arguments(fn);
 	Jsonb	  **given = match_input(fn, input);
-	int			added = 0;
+	int			added = freeze_times(fn, given);
 
 	evaluate_defaults(fn, given, args);
 	for (int i = fn->nparams - fn->ndefaults; i < fn->nparams; i++)

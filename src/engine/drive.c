@@ -70,6 +70,16 @@ give_up_ready(Activation *a, TimestampTz wake_at)
 		ActivationLost(a);
 }
 
+static char *
+reason_of(const ErrorData *error)
+{
+	return psprintf("%s: %s%s%s%s%s", unpack_sql_state(error->sqlerrcode),
+					error->message,
+					error->detail ? ". " : error->hint ? "." : "",
+					error->detail ? error->detail : "",
+					error->hint ? " " : "", error->hint ? error->hint : "");
+}
+
 static void
 wait_for(Activation *a, const char *status, const char *awaits,
 		 TimestampTz wake_at)
@@ -233,11 +243,23 @@ unblock(Activation *a, Command *command)
 	elog(ERROR, "unexpected command");
 }
 
-static bool
-is_environment(const Pass *pass)
+/*
+ * end_by_error: the body raised one.  What is not the workflow's fault does not
+ * fail it; an activity's error that it let pass does, whatever it is.
+ */
+static void
+end_by_error(Activation *a)
 {
-	return ErrorIsEnvironment(pass->error) &&
-		!(pass->raised && FailureIs(pass->raised->error, pass->error));
+	Pass	   *pass = &a->pass;
+	ErrorData  *error = pass->error;
+	bool		own = !(pass->raised && FailureIs(pass->raised->error, error));
+
+	if (own && ErrorIsEnvironment(error))
+		postpone(a, error);
+	else if (own && ErrorIsGap(error))
+		hold(a, reason_of(error));
+	else
+		end(a, "failed", "WorkflowFailed");
 }
 
 static bool
@@ -253,10 +275,7 @@ act_on_outcome(Activation *a)
 			hold(a, pass->reason);
 			return false;
 		case PASS_RAISED:
-			if (is_environment(pass))
-				postpone(a, pass->error);
-			else
-				end(a, "failed", "WorkflowFailed");
+			end_by_error(a);
 			return false;
 		case PASS_RETURNED:
 			end(a, "completed", "WorkflowCompleted");
@@ -382,16 +401,6 @@ abandon(Activation *a, int64 iid)
 	ereport(LOG,
 			(errmsg("durable instance \"%s\" was taken over by another driver",
 					a->instance->id)));
-}
-
-static char *
-reason_of(const ErrorData *error)
-{
-	return psprintf("%s: %s%s%s%s%s", unpack_sql_state(error->sqlerrcode),
-					error->message,
-					error->detail ? ". " : error->hint ? "." : "",
-					error->detail ? error->detail : "",
-					error->hint ? " " : "", error->hint ? error->hint : "");
 }
 
 /*

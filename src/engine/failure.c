@@ -176,6 +176,19 @@ ErrorIsEnvironment(const ErrorData *error)
 }
 
 /*
+ * ErrorIsGap: something the code needs is not there, or not for this role, as
+ * in the middle of a migration.
+ */
+bool
+ErrorIsGap(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
+		error->sqlerrcode == ERRCODE_AMBIGUOUS_FUNCTION ||
+		error->sqlerrcode == ERRCODE_UNDEFINED_SCHEMA ||
+		error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE;
+}
+
+/*
  * ErrorIsConflict: one that a new transaction may not meet.
  */
 bool

@@ -19,6 +19,7 @@ pg_noreturn extern void FailureThrow(Jsonb *failure);
 extern bool FailureIs(Jsonb *failure, const ErrorData *error);
 extern bool ErrorIsCancel(const ErrorData *error);
 extern bool ErrorIsEnvironment(const ErrorData *error);
+extern bool ErrorIsGap(const ErrorData *error);
 extern bool ErrorIsConflict(const ErrorData *error);
 extern int	ErrorCodeFromText(const char *sqlstate);
 

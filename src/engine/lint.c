@@ -865,7 +865,7 @@ LintFunction(Oid function)
 		elog(ERROR, "cache lookup failed for function %u", function);
 	proc = (Form_pg_proc) GETSTRUCT(tuple);
 	language = get_language_name(proc->prolang, false);
-	body = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosqlbody, &isnull);
+	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosqlbody, &isnull);
 	if (!isnull)
 		body = OidFunctionCall1(F_PG_GET_FUNCTION_SQLBODY,
 								ObjectIdGetDatum(function));

@@ -80,7 +80,7 @@ SettingsRead(Jsonb *settings)
 	JsonbIteratorToken token;
 	JsonbValue	value;
 	List	   *list = NIL;
-	Setting    *setting = NULL;
+	Setting    *setting = palloc0(sizeof(Setting));
 
 	while ((token = JsonbIteratorNext(&it, &value, true)) != WJB_DONE)
 	{
@@ -149,6 +149,9 @@ SettingsCheckName(const char *name)
 {
 	struct config_generic *setting = compat_find_setting(name);
 
+	/* one of the user's own may come into being later */
+	if (setting == NULL && strchr(name, '.') != NULL)
+		return;
 	if (setting == NULL || setting->context != PGC_USERSET ||
 		(setting->flags & (GUC_SUPERUSER_ONLY | GUC_NO_RESET_ALL)) != 0)
 		ereport(ERROR,

@@ -107,10 +107,10 @@ rows_json(SPITupleTable *table, uint64 rows)
 
 /*
  * SqlStepRun: run the statement; its rows as an array of objects, or their
- * number.
+ * number.  An error while *preparing is the statement's own fault.
  */
 Jsonb *
-SqlStepRun(Jsonb *args)
+SqlStepRun(Jsonb *args, bool *preparing)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	char	   *query = JsonGetText(args, "query");
@@ -124,6 +124,7 @@ SqlStepRun(Jsonb *args)
 	int			rc;
 	Jsonb	   *result;
 
+	*preparing = true;
 	if (query == NULL || parameters == NULL || !JB_ROOT_IS_ARRAY(parameters) ||
 		JB_ROOT_IS_SCALAR(parameters))
 		ereport(ERROR,
@@ -144,6 +145,7 @@ SqlStepRun(Jsonb *args)
 	if (plan == NULL)
 		elog(ERROR, "could not prepare the statement: %s",
 			 SPI_result_code_string(SPI_result));
+	*preparing = false;
 	rc = SPI_execute_plan(plan, values, nulls, false, 0);
 	if (rc < 0)
 		ereport(ERROR,

@@ -13,6 +13,6 @@
 /* The activity that durable_sql() calls. */
 #define SQL_ACTIVITY	"durable_sql"
 
-extern Jsonb *SqlStepRun(Jsonb *args);
+extern Jsonb *SqlStepRun(Jsonb *args, bool *preparing);
 
 #endif							/* DURABLE_SQLSTEP_H */

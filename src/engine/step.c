@@ -45,7 +45,7 @@ typedef struct ActivityEntry
 /* What durable_fail() said in the attempt that runs. */
 static char *fail_message = NULL;
 
-/* Its arguments are being made: no further attempt would fare better. */
+/* The call is being put together: no further attempt would fare better. */
 static bool binding = false;
 
 /* ------------------------------------------------------------------
@@ -122,7 +122,7 @@ invoke(Activation *a, Command *command)
 	a->phase = PHASE_ACTIVITY;
 	CurrentContext = CONTEXT_ACTIVITY;
 	if (entry->function == NULL)
-		result = SqlStepRun(command->args);
+		result = SqlStepRun(command->args, &binding);
 	else
 	{
 		DurableArguments *args;
