@@ -11,6 +11,9 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
 $node->start;
+# whoever runs the test is the superuser
+$node->safe_psql('postgres', 'CREATE ROLE postgres SUPERUSER LOGIN')
+  if $node->safe_psql('postgres', 'SELECT current_user') ne 'postgres';
 
 # as ROLE, SQL: the output; an error fails the test.
 sub as
