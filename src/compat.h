@@ -9,9 +9,11 @@
 #ifndef DURABLE_COMPAT_H
 #define DURABLE_COMPAT_H
 
+#include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
+#include "utils/wait_event.h"
 #include "utils/guc_tables.h"
 
 /* 16 replaced the functions for each object class by one for all. */
@@ -20,15 +22,15 @@
 	object_aclcheck(ProcedureRelationId, (function), (role), (mode))
 #define compat_namespace_aclcheck(namespace, role, mode) \
 	object_aclcheck(NamespaceRelationId, (namespace), (role), (mode))
-#define compat_proc_ownercheck(function, role) \
-	object_ownercheck(ProcedureRelationId, (function), (role))
+#define compat_database_aclcheck(database, role, mode) \
+	object_aclcheck(DatabaseRelationId, (database), (role), (mode))
 #else
 #define compat_proc_aclcheck(function, role, mode) \
 	pg_proc_aclcheck((function), (role), (mode))
 #define compat_namespace_aclcheck(namespace, role, mode) \
 	pg_namespace_aclcheck((namespace), (role), (mode))
-#define compat_proc_ownercheck(function, role) \
-	pg_proc_ownercheck((function), (role))
+#define compat_database_aclcheck(database, role, mode) \
+	pg_database_aclcheck((database), (role), (mode))
 #endif
 
 /* 16 made the look-up of settings public. */
@@ -52,6 +54,31 @@ compat_find_setting(const char *name)
 /* 18 has this in place of pg_attribute_noreturn(), and in another one. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn		__attribute__((noreturn))
+#endif
+
+/* 17 lets extensions name what they wait for. */
+#if PG_VERSION_NUM >= 170000
+#define compat_wait_event(name)		WaitEventExtensionNew(name)
+#else
+#define compat_wait_event(name)		PG_WAIT_EXTENSION
+#endif
+
+/* 17 lets a worker be of a role that may not log in. */
+#if PG_VERSION_NUM >= 170000
+#define COMPAT_WORKER_FLAGS		BGWORKER_BYPASS_ROLELOGINCHECK
+#define COMPAT_LOGIN_NEEDED		false
+#else
+#define COMPAT_WORKER_FLAGS		0
+#define COMPAT_LOGIN_NEEDED		true
+#endif
+
+/* 18 took out run_once. */
+#if PG_VERSION_NUM >= 180000
+#define compat_portal_run(portal, dest, completion) \
+	PortalRun((portal), FETCH_ALL, true, (dest), (dest), (completion))
+#else
+#define compat_portal_run(portal, dest, completion) \
+	PortalRun((portal), FETCH_ALL, true, true, (dest), (dest), (completion))
 #endif
 
 /* 17 asks whether a stronger lock counts too. */

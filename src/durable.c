@@ -8,10 +8,15 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 
 #include "compat.h"
 #include "durable.h"
 #include "engine/sandbox.h"
+#include "runtime/ddl.h"
+#include "runtime/process.h"
+#include "runtime/shmem.h"
+#include "runtime/wakeup.h"
 
 PG_MODULE_MAGIC;
 
@@ -22,4 +27,12 @@ _PG_init(void)
 {
 	SettingsDefine();
 	SandboxInstall();
+	WakeupInstall();
+	if (process_shared_preload_libraries_in_progress)
+	{
+		SharedInstall();
+		DdlInstall();
+		if (!IsBinaryUpgrade)
+			LauncherRegister();
+	}
 }

@@ -41,6 +41,13 @@ extern double durable_retry_backoff;
 extern int	durable_retry_max_interval; /* ms */
 extern int	durable_retry_max_duration; /* ms, 0: no limit */
 
+/* those of the background runtime */
+extern char *durable_databases;
+extern int	durable_max_workers;
+extern int	durable_worker_idle_timeout;	/* ms */
+extern int	durable_sweep_interval; /* ms */
+extern int	durable_max_crashes;
+
 extern void SettingsDefine(void);
 
 #endif							/* DURABLE_H */

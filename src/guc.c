@@ -21,6 +21,11 @@ int			durable_retry_initial = 1000;
 double		durable_retry_backoff = 2.0;
 int			durable_retry_max_interval = 60000;
 int			durable_retry_max_duration = 0;
+char	   *durable_databases = "*";
+int			durable_max_workers = 4;
+int			durable_worker_idle_timeout = 60000;
+int			durable_sweep_interval = 60000;
+int			durable_max_crashes = 3;
 
 static const struct config_enum_entry sandbox_options[] = {
 	{"strict", SANDBOX_STRICT, false},
@@ -76,6 +81,32 @@ SettingsDefine(void)
 							"Zero means no limit.",
 							&durable_retry_max_duration, 0, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("durable.databases",
+							   "Databases whose instances are run in the background.",
+							   "A list of names, or * for all that have the extension.",
+							   &durable_databases, "*",
+							   PGC_SIGHUP, GUC_LIST_INPUT, NULL, NULL, NULL);
+	DefineCustomIntVariable("durable.max_workers",
+							"Most workers that a database has at a time.",
+							NULL,
+							&durable_max_workers, 4, 1, 1024,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("durable.worker_idle_timeout",
+							"Time after which a worker that has nothing to do leaves.",
+							"The last one of a role stays ten times as long.",
+							&durable_worker_idle_timeout, 60000, 0, INT_MAX / 10,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("durable.sweep_interval",
+							"Time between two looks for what was missed.",
+							NULL,
+							&durable_sweep_interval, 60000, 100, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("durable.max_crashes",
+							"Crashes of the server, run alone, after which an instance is held.",
+							NULL,
+							&durable_max_crashes, 3, 1, 1000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("durable");
 }

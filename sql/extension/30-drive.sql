@@ -31,5 +31,9 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 CREATE FUNCTION durable_run(id text) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
+-- What a worker calls, by its OID: no role can name it.
+CREATE PROCEDURE durable_internal.worker()
+LANGUAGE C AS 'MODULE_PATHNAME', 'durable_worker';
+
 CREATE PROCEDURE durable_work(max_instances int DEFAULT NULL)
 LANGUAGE C AS 'MODULE_PATHNAME';

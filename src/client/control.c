@@ -16,6 +16,7 @@
 #include "client/client.h"
 #include "durable.h"
 #include "engine/failure.h"
+#include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_signal);
 PG_FUNCTION_INFO_V1(durable_status);
@@ -47,6 +48,7 @@ durable_signal(PG_FUNCTION_ARGS)
 	instance = ClientFindInstance(id);
 	refuse_ended(instance);
 	InboxInsert(instance->chain, "signal", name, payload);
+	WakeupMessage(instance->iid);
 	PG_RETURN_VOID();
 }
 
@@ -115,6 +117,9 @@ durable_resume(PG_FUNCTION_ARGS)
 				 errdetail("Its role was \"%s\".", instance->run_as_name)));
 	resumed = InstanceResume(instance->iid, role);
 	if (resumed)
+	{
 		ReadyInsert(instance->iid);
+		WakeupReady(instance->run_as);
+	}
 	PG_RETURN_BOOL(resumed);
 }

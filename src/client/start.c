@@ -19,6 +19,7 @@
 #include "engine/binding.h"
 #include "engine/json.h"
 #include "engine/settings.h"
+#include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_start);
 
@@ -222,5 +223,9 @@ durable_start(PG_FUNCTION_ARGS)
 	if (row.id == NULL)
 		row.id = new_id();
 	insert(&row, on_conflict, input, settings_for(workflow), start_at);
+	if (start_at == 0)
+		WakeupReady(row.run_as);
+	else
+		WakeupTimer(start_at);
 	PG_RETURN_TEXT_P(cstring_to_text(row.id));
 }

@@ -30,7 +30,8 @@
 #include "engine/sandbox.h"
 #include "engine/settings.h"
 #include "engine/step.h"
-#include "runtime/lease.h"
+#include "runtime/process.h"
+#include "runtime/wakeup.h"
 
 /* Passes lost to the environment before the instance is held. */
 #define MAX_BODY_FAILURES	5
@@ -63,7 +64,10 @@ give_up_ready(Activation *a, TimestampTz wake_at)
 	InstanceRow *instance = a->instance;
 
 	if (wake_at != 0)
+	{
 		TimerSet(instance->iid, instance->run_as, wake_at);
+		WakeupTimer(wake_at);
+	}
 	else if (instance->wake_at != 0)
 		TimerClear(instance->iid);
 	if (!ReadyDelete(instance->iid, a->lease))
@@ -95,6 +99,7 @@ wait_for(Activation *a, const char *status, const char *awaits,
 	if (awaits != NULL && InboxHas(a->instance->chain, "signal", awaits))
 	{
 		ReadyInsert(a->instance->iid);
+		WakeupReady(a->instance->run_as);
 		commit(a);
 	}
 }
@@ -120,6 +125,7 @@ end(Activation *a, const char *status, const char *event)
 	ActivationRecord(a, NULL, &row);
 	give_up_ready(a, 0);
 	InstanceEnd(a->instance->iid, status, row.seq, a->began_at, row.at);
+	WakeupEnded(a->instance->iid);
 	commit(a);
 }
 
@@ -550,8 +556,11 @@ DriveInstance(Transactions *tx, int64 iid, int64 lease)
 			error = CopyErrorData();
 			FlushErrorState();
 			TransactionAbort(tx);
-			/* an error of recover() gets one more try, a cancel none */
-			if (a->desperate || ErrorIsCancel(error))
+			/*
+			 * An error of recover() gets one more try, a cancel none: unless
+			 * of a worker, where it is the activity that was cancelled.
+			 */
+			if (a->desperate || (ErrorIsCancel(error) && !IsDurableWorker))
 				ReThrowError(error);
 			a->desperate = a->error != NULL;
 			a->error = error;

@@ -19,6 +19,7 @@
 #include "engine/failure.h"
 #include "engine/replay.h"
 #include "engine/settings.h"
+#include "runtime/process.h"
 
 /*
  * PassIsLinear: can steps of the body commit in place?
@@ -159,7 +160,7 @@ conclude(Activation *a)
 	Pass	   *pass = &a->pass;
 
 	a->phase = PHASE_ENGINE;
-	if (pass->error != NULL && ErrorIsCancel(pass->error))
+	if (pass->error != NULL && ErrorIsCancel(pass->error) && !IsDurableWorker)
 		ReThrowError(pass->error);
 	if (pass->broken && pass->outcome == PASS_OPEN)
 		ReplayCondemn(a, ERRCODE_DURABLE_SANDBOX,

@@ -84,6 +84,15 @@ LeaseTake(void)
 }
 
 /*
+ * LeaseMine: this process's lease, 0 if it has none.
+ */
+int64
+LeaseMine(void)
+{
+	return my_lease;
+}
+
+/*
  * LeaseDrop: give it up; what it still holds is stale from now on.
  */
 void
@@ -151,7 +160,7 @@ LeaseIsInHand(int64 iid)
  * LeaseReleaseStale: what dead processes ran of a role can be run by others.
  */
 void
-LeaseReleaseStale(Oid run_as)
+LeaseReleaseStale(Oid run_as, bool crashed)
 {
 	int64	   *leases;
 	int			count = ReadyLeases(run_as, &leases);

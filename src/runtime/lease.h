@@ -18,6 +18,7 @@ extern bool LeaseConfirm(int64 lease);
 extern bool LeaseIsAlive(int64 lease);
 extern bool LeaseTakeInHand(int64 iid);
 extern bool LeaseIsInHand(int64 iid);
-extern void LeaseReleaseStale(Oid run_as);
+extern int64 LeaseMine(void);
+extern void LeaseReleaseStale(Oid run_as, bool crashed);
 
 #endif							/* DURABLE_LEASE_H */

@@ -23,10 +23,12 @@
 #include "engine/drive.h"
 #include "engine/replay.h"
 #include "runtime/lease.h"
+#include "runtime/process.h"
 #include "storage/storage.h"
 
 PG_FUNCTION_INFO_V1(durable_work);
 PG_FUNCTION_INFO_V1(durable_run);
+PG_FUNCTION_INFO_V1(durable_worker);
 
 static void
 check_driver(const char *function)
@@ -114,7 +116,7 @@ wake_for_messages(Oid role)
 static void
 find_work(Transactions *tx, Oid role)
 {
-	LeaseReleaseStale(role);
+	LeaseReleaseStale(role, false);
 	while (TimerFireDue(role) > 0)
 		TransactionCommit(tx);
 	wake_for_messages(role);
@@ -123,6 +125,9 @@ find_work(Transactions *tx, Oid role)
 
 /*
  * work: drive until nothing can run, or that many activations are done.
+ *
+ * A worker does not look for what could become ready: that is the
+ * scheduler's.
  */
 static void
 work(int64 max_instances)
@@ -142,7 +147,8 @@ work(int64 max_instances)
 		int64		iid;
 
 		done_before = done;
-		find_work(&tx, role);
+		if (!IsDurableWorker)
+			find_work(&tx, role);
 		while (done < max_instances && (iid = claim(&tx, role)) != 0)
 		{
 			DriveInstance(&tx, iid, LeaseTake());
@@ -156,24 +162,16 @@ work(int64 max_instances)
 }
 
 /*
- * durable_work: run all that can run now, a commit after each step.
+ * drive: work, and leave all in order however it ends.
  */
-Datum
-durable_work(PG_FUNCTION_ARGS)
+static void
+drive(int64 max_instances)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	MemoryContext cxt;
-	int64		max_instances = PG_ARGISNULL(0) ? PG_INT64_MAX : PG_GETARG_INT32(0);
+	MemoryContext cxt = AllocSetContextCreate(TopMemoryContext,
+											  "durable driver",
+											  ALLOCSET_DEFAULT_SIZES);
 
-	check_driver("durable_work");
-	check_can_commit(fcinfo);
-	if (max_instances < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("max_instances must be at least 1")));
-
-	cxt = AllocSetContextCreate(TopMemoryContext, "durable driver",
-								ALLOCSET_DEFAULT_SIZES);
 	CurrentContext = CONTEXT_ENGINE;
 	PG_TRY();
 	{
@@ -182,14 +180,48 @@ durable_work(PG_FUNCTION_ARGS)
 	}
 	PG_FINALLY();
 	{
-		/* what we leave unfinished is stale from now on, and taken by others */
 		CurrentContext = CONTEXT_NONE;
 		CurrentActivation = NULL;
-		LeaseDrop();
+		/* what we leave unfinished is stale from now on, and taken by others */
+		if (!IsDurableWorker)
+			LeaseDrop();
 		MemoryContextSwitchTo(caller);
 		MemoryContextDelete(cxt);
 	}
 	PG_END_TRY();
+}
+
+/*
+ * durable_work: run all that can run now, a commit after each step.
+ */
+Datum
+durable_work(PG_FUNCTION_ARGS)
+{
+	int64		max_instances = PG_ARGISNULL(0) ? PG_INT64_MAX : PG_GETARG_INT32(0);
+
+	check_driver("durable_work");
+	check_can_commit(fcinfo);
+	if (max_instances < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("max_instances must be at least 1")));
+	drive(max_instances);
+	PG_RETURN_VOID();
+}
+
+/*
+ * durable_worker: the same, called by a worker.
+ */
+Datum
+durable_worker(PG_FUNCTION_ARGS)
+{
+	if (!IsDurableWorker)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("only a worker can call this procedure"),
+				 errhint("CALL durable_work().")));
+	check_can_commit(fcinfo);
+	drive(PG_INT64_MAX);
 	PG_RETURN_VOID();
 }
 

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "storage/storage.h"
@@ -63,7 +64,7 @@ static Statement release_lease = {
 
 static Statement list_leases = {
 	"SELECT DISTINCT r.lease FROM durable_internal.ready r"
-	" WHERE r.run_as = $1 AND r.lease IS NOT NULL",
+	" WHERE ($1 = 0 OR r.run_as = $1) AND r.lease IS NOT NULL",
 	1, {OIDOID}, NULL
 };
 
@@ -85,7 +86,7 @@ static Statement clear_timer = {
 static Statement fire_due = {
 	"WITH due AS (DELETE FROM durable_internal.timer WHERE iid IN"
 	" (SELECT t.iid FROM durable_internal.timer t"
-	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND t.run_as = $1"
+	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND ($1 = 0 OR t.run_as = $1)"
 	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid)"
 	" INSERT INTO durable_internal.ready (iid, run_as, priority)"
 	" SELECT i.iid, i.run_as, i.priority FROM due"
@@ -96,16 +97,55 @@ static Statement fire_due = {
 };
 
 /* Instances that wait for a message which is there. */
+#define WAITS_FOR_MESSAGE \
+	" m.kind = 'signal' AND m.name = ANY (i.awaits)" \
+	" AND i.suspended IS NULL AND i.end_seq IS NULL" \
+	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)" \
+	" ORDER BY i.iid"
+
 static Statement messages_for = {
 	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
 	" CROSS JOIN LATERAL (SELECT n.* FROM durable_internal.instance n"
 	" WHERE n.iid = m.chain OR (n.chain = m.chain AND n.chain <> n.iid)"
 	" ORDER BY n.run DESC LIMIT 1) i"
-	" WHERE i.run_as = $1 AND m.kind = 'signal' AND m.name = ANY (i.awaits)"
-	" AND i.suspended IS NULL AND i.end_seq IS NULL"
-	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)"
-	" ORDER BY i.iid",
+	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAITS_FOR_MESSAGE,
 	1, {OIDOID}, NULL
+};
+
+static Statement messages_among = {
+	"SELECT DISTINCT i.iid FROM durable_internal.instance i"
+	" JOIN durable_internal.inbox m ON m.chain = i.chain"
+	" WHERE i.iid = ANY ($1) AND" WAITS_FOR_MESSAGE,
+	1, {INT8ARRAYOID}, NULL
+};
+
+static Statement next_timer = {
+	"SELECT t.wake_at FROM durable_internal.timer t ORDER BY t.wake_at LIMIT 1",
+	0, {0}, NULL
+};
+
+static Statement has_ready = {
+	"SELECT 1 FROM durable_internal.ready r WHERE r.run_as = $1 AND r.lease IS NULL LIMIT 1",
+	1, {OIDOID}, NULL
+};
+
+/* The roles one by one from the index, and of each no more than we need. */
+static Statement ready_roles = {
+	"WITH RECURSIVE role (oid) AS ("
+	" (SELECT r.run_as FROM durable_internal.ready r ORDER BY r.run_as LIMIT 1)"
+	" UNION ALL SELECT (SELECT r.run_as FROM durable_internal.ready r WHERE r.run_as > role.oid"
+	" ORDER BY r.run_as LIMIT 1) FROM role WHERE role.oid IS NOT NULL)"
+	" SELECT role.oid, n.unclaimed FROM role CROSS JOIN LATERAL"
+	" (SELECT pg_catalog.count(*)::int AS unclaimed FROM (SELECT 1 FROM durable_internal.ready r"
+	" WHERE r.run_as = role.oid AND r.lease IS NULL LIMIT 100) x) n WHERE n.unclaimed > 0",
+	0, {0}, NULL
+};
+
+static Statement hold_role = {
+	"WITH gone AS (DELETE FROM durable_internal.ready WHERE run_as = $1 AND lease IS NULL RETURNING iid)"
+	" UPDATE durable_internal.instance i SET suspended = 'held', reason = $2"
+	" FROM gone WHERE i.iid = gone.iid",
+	2, {OIDOID, TEXTOID}, NULL
 };
 
 static int
@@ -199,7 +239,8 @@ ReadyReleaseAll(int64 lease)
 }
 
 /*
- * ReadyLeases: the leases under which instances of a role are running.
+ * ReadyLeases: the leases under which instances of a role, or of all, are
+ * running.
  */
 int
 ReadyLeases(Oid run_as, int64 **leases)
@@ -244,7 +285,86 @@ TimerFireDue(Oid run_as)
 }
 
 /*
- * MessagesFor: the instances of a role that wait for a message which has come.
+ * TimerNext: when the next one is due, 0 if there is none.
+ */
+TimestampTz
+TimerNext(void)
+{
+	StorageScope scope;
+	TimestampTz next = 0;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&next_timer, NULL, NULL) > 0)
+		next = StatementTime(0, 1);
+	StorageLeave(&scope);
+	return next;
+}
+
+/*
+ * ReadyHas: is there something to claim for a role?
+ */
+bool
+ReadyHas(Oid run_as)
+{
+	Datum		values[1] = {ObjectIdGetDatum(run_as)};
+
+	return StatementRun(&has_ready, values, NULL) > 0;
+}
+
+/*
+ * ReadyRoles: the roles with something to claim.
+ */
+int
+ReadyRoles(RoleReady **roles)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&ready_roles, NULL, NULL);
+	*roles = MemoryContextAlloc(cxt, sizeof(RoleReady) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		(*roles)[i].role = DatumGetObjectId(StatementColumn(i, 1, &isnull));
+		(*roles)[i].unclaimed = DatumGetInt32(StatementColumn(i, 2, &isnull));
+	}
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
+ * RoleHold: hold all that is ready of a role that cannot run anything.
+ */
+void
+RoleHold(Oid run_as, const char *reason)
+{
+	Datum		values[2] = {ObjectIdGetDatum(run_as), TextDatum(reason)};
+
+	StatementRun(&hold_role, values, NULL);
+}
+
+/*
+ * MessagesAmong: those of these instances that wait for a message which has
+ * come.
+ */
+int
+MessagesAmong(const int64 *among, int count, int64 **iids)
+{
+	Datum	   *numbers = palloc(sizeof(Datum) * count);
+
+	for (int i = 0; i < count; i++)
+		numbers[i] = Int64GetDatum(among[i]);
+	return list_numbers(&messages_among,
+						PointerGetDatum(construct_array(numbers, count, INT8OID,
+														8, FLOAT8PASSBYVAL,
+														TYPALIGN_DOUBLE)),
+						iids);
+}
+
+/*
+ * MessagesFor: the instances of a role, or of all (InvalidOid), that wait for a message which has come.
  */
 int
 MessagesFor(Oid run_as, int64 **iids)

@@ -59,6 +59,18 @@ tables_owner(void)
 }
 
 /*
+ * StorageInstalled: does this database have the extension's tables?
+ */
+bool
+StorageInstalled(void)
+{
+	Oid			namespace = get_namespace_oid("durable_internal", true);
+
+	return OidIsValid(namespace) &&
+		OidIsValid(get_relname_relid("instance", namespace));
+}
+
+/*
  * StorageEnter: become the tables' owner, with a snapshot and SPI at hand.
  */
 void

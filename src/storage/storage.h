@@ -45,6 +45,7 @@ extern Jsonb *StatementJsonb(MemoryContext cxt, uint64 row, int column);
 extern TimestampTz StatementTime(uint64 row, int column);
 extern Datum TextDatum(const char *string);
 extern Datum NameDatum(const char *string);
+extern bool StorageInstalled(void);
 extern int64 StorageNextNumber(const char *sequence);
 
 /* ---- workflow.c ---- */
@@ -142,7 +143,20 @@ extern int	ReadyLeases(Oid run_as, int64 **leases);
 extern void TimerSet(int64 iid, Oid run_as, TimestampTz wake_at);
 extern void TimerClear(int64 iid);
 extern uint64 TimerFireDue(Oid run_as);
+extern TimestampTz TimerNext(void);
 extern int	MessagesFor(Oid run_as, int64 **iids);
+extern int	MessagesAmong(const int64 *among, int count, int64 **iids);
+
+/* A role with instances that nobody has claimed. */
+typedef struct RoleReady
+{
+	Oid			role;
+	int			unclaimed;		/* up to 100 */
+} RoleReady;
+
+extern bool ReadyHas(Oid run_as);
+extern int	ReadyRoles(RoleReady **roles);
+extern void RoleHold(Oid run_as, const char *reason);
 
 /* ---- history.c ---- */
 

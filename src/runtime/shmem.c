@@ -1,0 +1,101 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.c
+ *	  What our processes share.
+ *
+ * One lock for all, held for a look or a change of a few fields, never while
+ * anything else is waited for.  Latches are those of the processes; a process
+ * takes its own out of its slot before it exits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "runtime/shmem.h"
+
+DurableShared *Shared = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static Size
+schedulers_offset(void)
+{
+	return MAXALIGN(sizeof(DurableShared));
+}
+
+static Size
+workers_offset(void)
+{
+	return schedulers_offset() +
+		MAXALIGN(sizeof(SchedulerSlot) * max_worker_processes);
+}
+
+static Size
+shared_size(void)
+{
+	return workers_offset() +
+		MAXALIGN(sizeof(WorkerSlot) * max_worker_processes);
+}
+
+static void
+on_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche("durable", 1);
+}
+
+static void
+on_shmem_startup(void)
+{
+	bool		found;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	Shared = ShmemInitStruct("durable", shared_size(), &found);
+	if (!found)
+	{
+		memset(Shared, 0, shared_size());
+		Shared->lock = &(GetNamedLWLockTranche("durable"))->lock;
+		Shared->nslots = max_worker_processes;
+		Shared->schedulers = (SchedulerSlot *) ((char *) Shared + schedulers_offset());
+		Shared->workers = (WorkerSlot *) ((char *) Shared + workers_offset());
+		for (int i = 0; i < RESULT_CONDITIONS; i++)
+			ConditionVariableInit(&Shared->ended[i]);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * SharedInstall: ask for the memory, when the library is preloaded.
+ */
+void
+SharedInstall(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = on_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = on_shmem_startup;
+}
+
+/*
+ * SharedScheduler: the slot of a database, or NULL.  Shared->lock is held.
+ */
+SchedulerSlot *
+SharedScheduler(Oid database)
+{
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		if (Shared->schedulers[i].database == database)
+			return &Shared->schedulers[i];
+	}
+	return NULL;
+}

@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.h
+ *	  What our processes share.  All of it is hints: rows are the truth.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_SHMEM_H
+#define DURABLE_SHMEM_H
+
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+
+#define SCHEDULER_MAX_HINTS	256
+#define RESULT_CONDITIONS	64
+
+typedef enum SchedulerState
+{
+	SCHEDULER_UNKNOWN,			/* the database is to be probed */
+	SCHEDULER_STARTING,
+	SCHEDULER_RUNNING,
+	SCHEDULER_ABSENT,			/* the database has no extension */
+	SCHEDULER_FAILED,			/* try again at not_before */
+	SCHEDULER_BARRED			/* until the command that barred it ends */
+} SchedulerState;
+
+/* One a database. */
+typedef struct SchedulerSlot
+{
+	Oid			database;		/* InvalidOid: free */
+	SchedulerState state;
+	pid_t		pid;
+	Latch	   *latch;
+	TimestampTz not_before;
+	bool		has_run;		/* since the server started */
+
+	bool		scan;			/* look at everything */
+	TimestampTz next_wake;		/* when it will wake up by itself */
+	int			nhints;
+	int64		hints[SCHEDULER_MAX_HINTS]; /* instances with messages */
+} SchedulerSlot;
+
+typedef enum WorkerState
+{
+	WORKER_FREE,				/* no worker */
+	WORKER_STARTING,
+	WORKER_IDLE,
+	WORKER_BUSY
+} WorkerState;
+
+typedef struct WorkerSlot
+{
+	WorkerState state;
+	Oid			database;
+	Oid			role;
+	pid_t		pid;
+	Latch	   *latch;
+	bool		leave;			/* asked to make room */
+	int64		lease;
+	TimestampTz since;			/* when the state began */
+} WorkerSlot;
+
+typedef struct DurableShared
+{
+	LWLock	   *lock;			/* for all of this but the conditions */
+	pid_t		launcher_pid;
+	Latch	   *launcher_latch;
+	int			nslots;
+	SchedulerSlot *schedulers;
+	WorkerSlot *workers;
+	ConditionVariable ended[RESULT_CONDITIONS]; /* by iid */
+} DurableShared;
+
+/* NULL when the library is not preloaded. */
+extern DurableShared *Shared;
+
+extern void SharedInstall(void);
+extern SchedulerSlot *SharedScheduler(Oid database);
+
+#endif							/* DURABLE_SHMEM_H */

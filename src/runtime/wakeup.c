@@ -1,0 +1,202 @@
+/*-------------------------------------------------------------------------
+ *
+ * wakeup.c
+ *	  Who is to be told when this transaction has committed.
+ *
+ * Notes are taken in the transaction and acted upon by a callback at its
+ * commit, when its rows can be seen.  A note of a subtransaction that was
+ * rolled back wakes somebody for nothing, which is harmless.  A note that is
+ * lost (COMMIT PREPARED runs no callback, a crash) is made up for by the
+ * scheduler's sweep.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+
+#include "runtime/shmem.h"
+#include "runtime/wakeup.h"
+
+#define MAX_NOTED	64
+
+static bool noted = false;
+static Oid	ready_role = InvalidOid;	/* of the last one */
+static bool scheduler_noted = false;	/* it has something to do */
+static bool scan_noted = false; /* more than could be noted */
+static bool launcher_noted = false;
+static TimestampTz timer_noted = 0; /* the earliest, 0: none */
+static int	nmessages = 0;
+static int64 messages[MAX_NOTED];
+static int	nended = 0;
+static int64 ended[MAX_NOTED];
+static bool all_ended = false;
+
+static void
+forget(void)
+{
+	noted = scheduler_noted = scan_noted = launcher_noted = all_ended = false;
+	ready_role = InvalidOid;
+	timer_noted = 0;
+	nmessages = nended = 0;
+}
+
+/*
+ * add_hints: to the scheduler's ring, or that it must look at everything.
+ */
+static void
+add_hints(SchedulerSlot *scheduler)
+{
+	if (scan_noted || scheduler->nhints + nmessages > SCHEDULER_MAX_HINTS)
+	{
+		scheduler->scan = true;
+		return;
+	}
+	memcpy(scheduler->hints + scheduler->nhints, messages,
+		   sizeof(int64) * nmessages);
+	scheduler->nhints += nmessages;
+}
+
+/*
+ * wake_worker: an idle worker of the role, so that nobody else is needed.
+ */
+static bool
+wake_worker(Oid role)
+{
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+
+		if (worker->state == WORKER_IDLE && worker->role == role &&
+			worker->database == MyDatabaseId)
+		{
+			SetLatch(worker->latch);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void
+wake_all(void)
+{
+	SchedulerSlot *scheduler;
+	bool		for_scheduler = scheduler_noted;
+
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	if (OidIsValid(ready_role) && !wake_worker(ready_role))
+		for_scheduler = true;
+	scheduler = SharedScheduler(MyDatabaseId);
+	if (scheduler != NULL && scheduler->latch != NULL)
+	{
+		if (nmessages > 0 || scan_noted)
+		{
+			add_hints(scheduler);
+			for_scheduler = true;
+		}
+		if (timer_noted != 0 && timer_noted < scheduler->next_wake)
+			for_scheduler = true;
+		if (for_scheduler)
+			SetLatch(scheduler->latch);
+	}
+	if (launcher_noted && scheduler != NULL &&
+		scheduler->state == SCHEDULER_ABSENT)
+		scheduler->state = SCHEDULER_UNKNOWN;
+	if (launcher_noted && Shared->launcher_latch != NULL)
+		SetLatch(Shared->launcher_latch);
+	LWLockRelease(Shared->lock);
+
+	for (int i = 0; i < (all_ended ? RESULT_CONDITIONS : nended); i++)
+		ConditionVariableBroadcast(&Shared->ended[(all_ended ? i : ended[i]) % RESULT_CONDITIONS]);
+}
+
+static void
+on_transaction_event(XactEvent event, void *arg)
+{
+	if (!noted)
+		return;
+	if (event == XACT_EVENT_COMMIT)
+		wake_all();
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
+		event == XACT_EVENT_PREPARE)
+		forget();
+}
+
+/*
+ * WakeupInstall: be told of commits.
+ */
+void
+WakeupInstall(void)
+{
+	RegisterXactCallback(on_transaction_event, NULL);
+}
+
+/*
+ * WakeupReady: an instance of a role can be run.
+ */
+void
+WakeupReady(Oid role)
+{
+	if (Shared == NULL)
+		return;
+	noted = true;
+	/* several: the scheduler shares them out */
+	if (OidIsValid(ready_role))
+		scheduler_noted = true;
+	ready_role = role;
+}
+
+/*
+ * WakeupMessage: an instance has got a message.
+ */
+void
+WakeupMessage(int64 iid)
+{
+	if (Shared == NULL)
+		return;
+	noted = true;
+	if (nmessages < MAX_NOTED)
+		messages[nmessages++] = iid;
+	else
+		scan_noted = true;
+}
+
+/*
+ * WakeupTimer: somebody must look at that time.
+ */
+void
+WakeupTimer(TimestampTz wake_at)
+{
+	if (Shared == NULL)
+		return;
+	noted = true;
+	if (timer_noted == 0 || wake_at < timer_noted)
+		timer_noted = wake_at;
+}
+
+/*
+ * WakeupEnded: an instance has come to its end.
+ */
+void
+WakeupEnded(int64 iid)
+{
+	if (Shared == NULL)
+		return;
+	noted = true;
+	if (nended < MAX_NOTED)
+		ended[nended++] = iid;
+	else
+		all_ended = true;
+}
+
+/*
+ * WakeupLauncher: an extension or a database came or went.
+ */
+void
+WakeupLauncher(void)
+{
+	if (Shared == NULL)
+		return;
+	noted = launcher_noted = scheduler_noted = true;
+}

@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * wakeup.h
+ *	  Who is to be told when this transaction has committed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_WAKEUP_H
+#define DURABLE_WAKEUP_H
+
+#include "utils/timestamp.h"
+
+extern void WakeupInstall(void);
+extern void WakeupReady(Oid role);
+extern void WakeupMessage(int64 iid);
+extern void WakeupTimer(TimestampTz wake_at);
+extern void WakeupEnded(int64 iid);
+extern void WakeupLauncher(void);
+
+#endif							/* DURABLE_WAKEUP_H */

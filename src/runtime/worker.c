@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  A worker runs the instances of one role, connected as that role.
+ *
+ * It is durable_work() in a loop: the same driver, under a portal as a
+ * client's CALL would have it.  When it leaves in any way but a crash, it
+ * gives back what it had claimed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/cmdtag.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "durable.h"
+#include "runtime/lease.h"
+#include "runtime/process.h"
+#include "runtime/shmem.h"
+#include "storage/storage.h"
+
+static WorkerSlot *my_slot;
+
+/*
+ * worker_exit: give back what we had claimed, and make room.
+ *
+ * The scheduler, told of our end, would find the leases stale; but stale
+ * leases that nobody gave back are taken for a crash after a restart.
+ */
+static void
+worker_exit(int code, Datum arg)
+{
+	int64		lease = LeaseMine();
+
+	if (lease != 0)
+	{
+		AbortOutOfAnyTransaction();
+		ProcessBegin();
+		ReadyReleaseAll(lease);
+		ProcessCommit();
+		LeaseDrop();
+	}
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	my_slot->state = WORKER_FREE;
+	my_slot->latch = NULL;
+	my_slot->pid = 0;
+	LWLockRelease(Shared->lock);
+}
+
+static void
+set_state(WorkerState state)
+{
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	my_slot->state = state;
+	my_slot->since = GetCurrentTimestamp();
+	LWLockRelease(Shared->lock);
+}
+
+/*
+ * find_procedure: durable_internal.worker(), which the role could not name.
+ */
+static Oid
+find_procedure(void)
+{
+	Oid			namespace = get_namespace_oid("durable_internal", true);
+	oidvector  *no_arguments = buildoidvector(NULL, 0);
+	Oid			procedure;
+
+	procedure = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+								CStringGetDatum("worker"),
+								PointerGetDatum(no_arguments),
+								ObjectIdGetDatum(namespace));
+	if (!OidIsValid(procedure))
+		proc_exit(0);
+	return procedure;
+}
+
+static PlannedStmt *
+make_call(Oid procedure)
+{
+	PlannedStmt *statement = makeNode(PlannedStmt);
+	CallStmt   *call = makeNode(CallStmt);
+
+	call->funcexpr = makeFuncExpr(procedure, VOIDOID, NIL, InvalidOid,
+								  InvalidOid, COERCE_EXPLICIT_CALL);
+	statement->commandType = CMD_UTILITY;
+	statement->canSetTag = true;
+	statement->utilityStmt = (Node *) call;
+	return statement;
+}
+
+/*
+ * run_call: CALL durable_internal.worker(), as a client would.
+ */
+static void
+run_call(MemoryContext cxt)
+{
+	Portal		portal;
+	PlannedStmt *statement;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	pgstat_report_activity(STATE_RUNNING, "CALL durable_work()");
+	debug_query_string = "CALL durable_work()";
+	MemoryContextSwitchTo(cxt);
+	statement = make_call(find_procedure());
+	portal = CreateNewPortal();
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, "CALL durable_work()", CMDTAG_CALL,
+					  list_make1(statement), NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
+	(void) compat_portal_run(portal, None_Receiver, NULL);
+	PortalDrop(portal, false);
+	CommitTransactionCommand();
+	debug_query_string = NULL;
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/*
+ * has_work: looked at after we said that we are idle, so that whoever made
+ * something ready since either finds us idle, or is found by us.
+ */
+static bool
+has_work(void)
+{
+	bool		found;
+
+	ProcessBegin();
+	found = StorageInstalled() && ReadyHas(my_slot->role);
+	ProcessCommit();
+	return found;
+}
+
+static bool
+is_last_of_role(void)
+{
+	bool		last = true;
+
+	LWLockAcquire(Shared->lock, LW_SHARED);
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+
+		if (worker != my_slot && worker->state != WORKER_FREE &&
+			worker->database == my_slot->database &&
+			worker->role == my_slot->role)
+			last = false;
+	}
+	LWLockRelease(Shared->lock);
+	return last;
+}
+
+/*
+ * rest: until there is something to do.  False: it is time to leave.
+ */
+static bool
+rest(void)
+{
+	long		timeout = durable_worker_idle_timeout;
+	TimestampTz since = GetCurrentTimestamp();
+
+	if (is_last_of_role())
+		timeout *= 10;
+	while (!has_work())
+	{
+		long		waited = (GetCurrentTimestamp() - since) / 1000;
+
+		if (waited >= timeout || my_slot->leave)
+			return false;
+		ProcessSleep(WAIT_WORKER, timeout - waited);
+	}
+	return true;
+}
+
+void
+DurableWorkerMain(Datum arg)
+{
+	MemoryContext cxt;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+
+	my_slot = &Shared->workers[DatumGetInt32(arg)];
+	IsDurableWorker = true;
+	BackgroundWorkerInitializeConnectionByOid(my_slot->database, my_slot->role,
+											  COMPAT_WORKER_FLAGS);
+	before_shmem_exit(worker_exit, (Datum) 0);
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	my_slot->pid = MyProcPid;
+	my_slot->latch = MyLatch;
+	LWLockRelease(Shared->lock);
+
+	cxt = AllocSetContextCreate(TopMemoryContext, "durable worker",
+								ALLOCSET_DEFAULT_SIZES);
+	do
+	{
+		set_state(WORKER_BUSY);
+		MemoryContextReset(cxt);
+		run_call(cxt);
+		MemoryContextSwitchTo(TopMemoryContext);
+		set_state(WORKER_IDLE);
+	} while (rest());
+	proc_exit(0);
+}
