@@ -62,6 +62,8 @@ CREATE TABLE durable_internal.instance (
     run_as_name   name NOT NULL,
     priority      int NOT NULL,
     body_failures int NOT NULL DEFAULT 0,   -- passes lost to the environment
+    suspect       bool NOT NULL DEFAULT false,  -- ran when the server crashed
+    crashes       int NOT NULL DEFAULT 0,   -- since then, while it ran alone
     seed          bigint NOT NULL,
     tags          jsonb NOT NULL,
     created_at    timestamptz NOT NULL,
@@ -82,6 +84,7 @@ CREATE TABLE durable_internal.ready (
     iid       bigint PRIMARY KEY,
     run_as    oid NOT NULL,
     priority  int NOT NULL,
+    suspect   bool NOT NULL DEFAULT false,  -- is to run alone
     lease     bigint,
     leased_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01,

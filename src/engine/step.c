@@ -166,6 +166,10 @@ StepRun(Activation *a, Command *command)
 		ActivationLost(a);
 	ActivationRecord(a, command, &row);
 	a->unconfirmed = command;
+	/* it has come further than the crash it was there at */
+	if (a->instance->suspect)
+		SuspectClear(a->instance->iid);
+	a->instance->suspect = false;
 	MemoryContextSwitchTo(old);
 }
 

@@ -18,19 +18,31 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 
 #include "compat.h"
+#include "durable.h"
 #include "runtime/lease.h"
+#include "runtime/process.h"
 #include "storage/storage.h"
 
 /* The classes of our locks: SQL's advisory locks are of class 1 and 2. */
 #define LEASE_LOCK_CLASS	0x4457	/* key: the lease */
 #define INSTANCE_LOCK_CLASS	0x4458	/* key: the iid */
 
+/*
+ * The upper bits of a lease are the timeline it was taken on: a lease of
+ * another one tells of a failover, not of a crash.
+ */
+#define TIMELINE_SHIFT	40
+
 static int64 my_lease = 0;
+static bool exit_registered = false;
 
 static void
 set_tag(LOCKTAG *tag, uint16 class, int64 key)
@@ -67,6 +79,25 @@ try_lock(int64 lease)
 }
 
 /*
+ * lease_exit: give back what we had claimed, however the process ends.
+ *
+ * Others would find the lease stale; but what is stale when the server starts
+ * is taken for a crash.  As for temporary tables, a transaction at this point
+ * is possible.
+ */
+static void
+lease_exit(int code, Datum arg)
+{
+	if (my_lease == 0)
+		return;
+	AbortOutOfAnyTransaction();
+	ProcessBegin();
+	ReadyReleaseAll(my_lease);
+	ProcessCommit();
+	my_lease = 0;
+}
+
+/*
  * LeaseTake: this process's lease, a new one if it has none.
  */
 int64
@@ -74,10 +105,14 @@ LeaseTake(void)
 {
 	if (my_lease == 0)
 	{
-		int64		lease = StorageNextNumber("incarnation_seq");
+		int64		lease = StorageNextNumber("incarnation_seq") |
+			((int64) GetWALInsertionTimeLine() << TIMELINE_SHIFT);
 
 		if (!try_lock(lease))
 			elog(ERROR, "lease " INT64_FORMAT " is held by another process", lease);
+		if (!exit_registered)
+			before_shmem_exit(lease_exit, (Datum) 0);
+		exit_registered = true;
 		my_lease = lease;
 	}
 	return my_lease;
@@ -157,7 +192,22 @@ LeaseIsInHand(int64 iid)
 }
 
 /*
- * LeaseReleaseStale: what dead processes ran of a role can be run by others.
+ * release: what a dead process had claimed can be run by others.
+ */
+static void
+release(int64 lease, bool crashed)
+{
+	if (crashed &&
+		(lease >> TIMELINE_SHIFT) == (int64) GetWALInsertionTimeLine())
+		ReadyCountCrash(lease, durable_max_crashes);
+	else
+		ReadyReleaseAll(lease);
+}
+
+/*
+ * LeaseReleaseStale: the same for all of a role, or all (InvalidOid).
+ *
+ * crashed: these are left from before the server started.
  */
 void
 LeaseReleaseStale(Oid run_as, bool crashed)
@@ -168,7 +218,7 @@ LeaseReleaseStale(Oid run_as, bool crashed)
 	for (int i = 0; i < count; i++)
 	{
 		if (!LeaseIsAlive(leases[i]))
-			ReadyReleaseAll(leases[i]);
+			release(leases[i], crashed);
 	}
 	pfree(leases);
 }

@@ -337,6 +337,71 @@ wake_for_messages(const Asked *asked, bool sweep)
 	}
 }
 
+/*
+ * others_busy: is any worker of the server at work?
+ */
+static bool
+others_busy(void)
+{
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		if (Shared->workers[i].state == WORKER_BUSY)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * give_solo: hand the suspect to an idle worker of its role.
+ */
+static bool
+give_solo(Oid role)
+{
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+
+		if (worker->state == WORKER_IDLE && worker->role == role &&
+			worker->database == MyDatabaseId)
+		{
+			worker->solo_iid = Shared->solo_iid;
+			SetLatch(worker->latch);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * serve_suspect: an instance that ran when the server crashed runs alone: so
+ * that, if it was the cause, it takes nothing else with it.
+ */
+static void
+serve_suspect(void)
+{
+	Oid			role;
+	int64		iid = ReadySuspect(&role);
+	bool		need_worker = false;
+
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	if (iid != 0 && Shared->solo_iid == 0)
+	{
+		Shared->solo_iid = iid;
+		Shared->solo_database = MyDatabaseId;
+	}
+	if (Shared->solo_database == MyDatabaseId && Shared->solo_iid != 0)
+	{
+		/* it may have gone meanwhile */
+		if (iid == 0 && !others_busy())
+			Shared->solo_iid = 0;
+		else if (Shared->solo_iid == iid && !others_busy())
+			need_worker = !give_solo(role);
+	}
+	LWLockRelease(Shared->lock);
+	if (need_worker)
+		serve_role(role, 1);
+}
+
 static TimestampTz
 turn(bool sweep)
 {
@@ -363,6 +428,7 @@ turn(bool sweep)
 	nroles = ReadyRoles(&roles);
 	for (int i = 0; i < nroles; i++)
 		serve_role(roles[i].role, roles[i].unclaimed);
+	serve_suspect();
 	next = TimerNext();
 	ProcessCommit();
 	MemoryContextSwitchTo(cxt);

@@ -58,7 +58,7 @@ typedef struct WorkerSlot
 	pid_t		pid;
 	Latch	   *latch;
 	bool		leave;			/* asked to make room */
-	int64		lease;
+	int64		solo_iid;		/* to be run alone, 0: none */
 	TimestampTz since;			/* when the state began */
 } WorkerSlot;
 
@@ -68,6 +68,8 @@ typedef struct DurableShared
 	pid_t		launcher_pid;
 	Latch	   *launcher_latch;
 	int			nslots;
+	int64		solo_iid;		/* a suspect: nothing else is claimed */
+	Oid			solo_database;
 	SchedulerSlot *schedulers;
 	WorkerSlot *workers;
 	ConditionVariable ended[RESULT_CONDITIONS]; /* by iid */

@@ -11,11 +11,17 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/namespace.h"
+#include "commands/async.h"
+#include "commands/prepare.h"
+#include "commands/sequence.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 
 #include "arguments.h"
 #include "client/client.h"
@@ -24,6 +30,7 @@
 #include "engine/replay.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
+#include "runtime/work.h"
 #include "storage/storage.h"
 
 PG_FUNCTION_INFO_V1(durable_work);
@@ -73,21 +80,78 @@ check_can_commit(FunctionCallInfo fcinfo)
 				 errhint("Say CALL durable_work() alone, or use durable_run(id), which runs in your transaction.")));
 }
 
-/*
- * claim: take the next instance, for good before any of its code runs.
- */
-static int64
-claim(Transactions *tx, Oid role)
-{
-	int64		iid = ReadyClaim(role, LeaseTake());
+WorkerSlot *WorkSlot = NULL;
 
-	if (iid != 0)
+/*
+ * WorkSoloEnd: the suspect that ran alone is done, and the others go on.
+ */
+void
+WorkSoloEnd(WorkerSlot *slot)
+{
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	if (slot->solo_iid != 0)
+	{
+		slot->solo_iid = 0;
+		Shared->solo_iid = 0;
+		for (int i = 0; i < Shared->nslots; i++)
+		{
+			if (Shared->schedulers[i].latch != NULL)
+				SetLatch(Shared->schedulers[i].latch);
+		}
+	}
+	LWLockRelease(Shared->lock);
+}
+
+/*
+ * claim_any: the next instances, unless one is to run alone.
+ *
+ * Without the background runtime suspects are run like all others.
+ */
+static int
+claim_any(Oid role, int64 **iids)
+{
+	if (WorkSlot != NULL && WorkSlot->solo_iid != 0)
+	{
+		*iids = palloc(sizeof(int64));
+		(*iids)[0] = WorkSlot->solo_iid;
+		return ReadyClaimOne((*iids)[0], LeaseTake()) ? 1 : 0;
+	}
+	if (Shared != NULL && Shared->solo_iid != 0)
+		return 0;
+	return ReadyClaim(role, LeaseTake(), Shared == NULL, iids);
+}
+
+/*
+ * claim: take instances, for good before any of their code runs.
+ */
+static int
+claim(Transactions *tx, Oid role, int64 **iids)
+{
+	int			count = claim_any(role, iids);
+
+	if (count > 0)
 	{
 		/* lost with a crash, the claim could not tell of it */
 		ForceSyncCommit();
 		TransactionCommit(tx);
 	}
-	return iid;
+	return count;
+}
+
+/*
+ * clean_session: what instances left in a worker's session must not meet the
+ * next ones.  Nothing is claimed now, so the lease can be let go of.
+ */
+static void
+clean_session(void)
+{
+	PortalHashTableDeleteAll();
+	DropAllPreparedStatements();
+	Async_UnlistenAll();
+	LockReleaseSession(USER_LOCKMETHOD);
+	(void) LeaseConfirm(LeaseTake());
+	ResetTempTableNamespace();
+	ResetSequenceCaches();
 }
 
 /*
@@ -124,6 +188,25 @@ find_work(Transactions *tx, Oid role)
 }
 
 /*
+ * work_some: claim and drive; how many there were.
+ */
+static int
+work_some(Transactions *tx, Oid role)
+{
+	int64	   *iids;
+	int			count = claim(tx, role, &iids);
+
+	for (int i = 0; i < count; i++)
+		DriveInstance(tx, iids[i], LeaseTake());
+	if (count > 0 && WorkSlot != NULL)
+	{
+		WorkSoloEnd(WorkSlot);
+		clean_session();
+	}
+	return count;
+}
+
+/*
  * work: drive until nothing can run, or that many activations are done.
  *
  * A worker does not look for what could become ready: that is the
@@ -144,16 +227,17 @@ work(int64 max_instances)
 	TransactionsOpen(&tx, false);
 	do
 	{
-		int64		iid;
-
 		done_before = done;
 		if (!IsDurableWorker)
 			find_work(&tx, role);
-		while (done < max_instances && (iid = claim(&tx, role)) != 0)
+		while (done < max_instances)
 		{
-			DriveInstance(&tx, iid, LeaseTake());
+			int			count = work_some(&tx, role);
+
+			if (count == 0)
+				break;
+			done += count;
 			MemoryContextReset(turn);
-			done++;
 		}
 	} while (done > done_before && done < max_instances);
 	TransactionsClose(&tx);

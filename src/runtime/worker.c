@@ -31,32 +31,21 @@
 
 #include "compat.h"
 #include "durable.h"
-#include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/shmem.h"
+#include "runtime/work.h"
 #include "storage/storage.h"
 
 static WorkerSlot *my_slot;
 
 /*
- * worker_exit: give back what we had claimed, and make room.
- *
- * The scheduler, told of our end, would find the leases stale; but stale
- * leases that nobody gave back are taken for a crash after a restart.
+ * worker_exit: make room.  What we had claimed was given back before
+ * (lease.c).
  */
 static void
 worker_exit(int code, Datum arg)
 {
-	int64		lease = LeaseMine();
-
-	if (lease != 0)
-	{
-		AbortOutOfAnyTransaction();
-		ProcessBegin();
-		ReadyReleaseAll(lease);
-		ProcessCommit();
-		LeaseDrop();
-	}
+	WorkSoloEnd(my_slot);
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
@@ -67,9 +56,16 @@ worker_exit(int code, Datum arg)
 static void
 set_state(WorkerState state)
 {
+	SchedulerSlot *scheduler;
+
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->state = state;
 	my_slot->since = GetCurrentTimestamp();
+	/* a suspect waits for all to be idle */
+	scheduler = SharedScheduler(Shared->solo_database);
+	if (state == WORKER_IDLE && Shared->solo_iid != 0 &&
+		scheduler != NULL && scheduler->latch != NULL)
+		SetLatch(scheduler->latch);
 	LWLockRelease(Shared->lock);
 }
 
@@ -144,7 +140,8 @@ has_work(void)
 	bool		found;
 
 	ProcessBegin();
-	found = StorageInstalled() && ReadyHas(my_slot->role);
+	found = my_slot->solo_iid != 0 ||
+		(Shared->solo_iid == 0 && StorageInstalled() && ReadyHas(my_slot->role));
 	ProcessCommit();
 	return found;
 }
@@ -201,6 +198,7 @@ DurableWorkerMain(Datum arg)
 
 	my_slot = &Shared->workers[DatumGetInt32(arg)];
 	IsDurableWorker = true;
+	WorkSlot = my_slot;
 	BackgroundWorkerInitializeConnectionByOid(my_slot->database, my_slot->role,
 											  COMPAT_WORKER_FLAGS);
 	before_shmem_exit(worker_exit, (Datum) 0);

@@ -46,7 +46,8 @@ static Statement insert_instance = {
 	" i.reason, i.run_as, i.run_as_name::text, i.priority, i.body_failures," \
 	" i.seed, i.tags, i.suspended IS NOT NULL, i.end_seq IS NOT NULL," \
 	" v.function, v.whole, w.sandbox, w.owner, w.activity_retry," \
-	" r.lease, t.wake_at" \
+	" r.lease, t.wake_at, i.suspect," \
+	" i.xmin = pg_catalog.pg_current_xact_id_if_assigned()::xid" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
 	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
@@ -154,6 +155,9 @@ read_row(MemoryContext cxt)
 	value = StatementColumn(0, 22, &isnull);
 	row->lease = isnull ? 0 : DatumGetInt64(value);
 	row->wake_at = StatementTime(0, 23);
+	row->suspect = DatumGetBool(StatementColumn(0, 24, &isnull));
+	value = StatementColumn(0, 25, &isnull);
+	row->mine = !isnull && DatumGetBool(value);
 	return row;
 }
 

@@ -23,20 +23,28 @@
 
 /* An instance that is suspended or has ended is never made ready. */
 static Statement insert_ready = {
-	"INSERT INTO durable_internal.ready (iid, run_as, priority)"
-	" SELECT i.iid, i.run_as, i.priority FROM durable_internal.instance i"
+	"INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM durable_internal.instance i"
 	" WHERE i.iid = $1 AND i.suspended IS NULL AND i.end_seq IS NULL"
 	" ON CONFLICT (iid) DO NOTHING",
 	1, {INT8OID}, NULL
 };
 
+/*
+ * One at a time, or up to eight when the queue is deep: those that are claimed
+ * together share a commit, but wait for each other.
+ */
 static Statement claim_next = {
-	"UPDATE durable_internal.ready SET lease = $2, leased_at = pg_catalog.clock_timestamp()"
-	" WHERE iid = (SELECT r.iid FROM durable_internal.ready r"
-	" WHERE r.run_as = $1 AND r.lease IS NULL"
-	" ORDER BY r.priority DESC, r.iid LIMIT 1 FOR UPDATE SKIP LOCKED)"
-	" RETURNING iid",
-	2, {OIDOID, INT8OID}, NULL
+	"WITH next AS (SELECT r.iid, r.priority FROM durable_internal.ready r"
+	" WHERE r.run_as = $1 AND r.lease IS NULL AND (NOT r.suspect OR $3)"
+	" ORDER BY r.priority DESC, r.iid LIMIT GREATEST(1, LEAST(8,"
+	" (SELECT pg_catalog.count(*) FROM (SELECT 1 FROM durable_internal.ready d"
+	" WHERE d.run_as = $1 AND d.lease IS NULL LIMIT 128) x) / 16)) FOR UPDATE SKIP LOCKED),"
+	" claimed AS (UPDATE durable_internal.ready u"
+	" SET lease = $2, leased_at = pg_catalog.clock_timestamp()"
+	" FROM next WHERE u.iid = next.iid RETURNING u.iid, u.priority)"
+	" SELECT iid FROM claimed ORDER BY priority DESC, iid",
+	3, {OIDOID, INT8OID, BOOLOID}, NULL
 };
 
 static Statement claim_one = {
@@ -55,6 +63,36 @@ static Statement release_ready = {
 	"UPDATE durable_internal.ready SET lease = NULL, leased_at = NULL"
 	" WHERE iid = $1 AND lease = $2",
 	2, {INT8OID, INT8OID}, NULL
+};
+
+/*
+ * After a crash of the server: what ran then is suspect, and what ran alone is
+ * held when it did so often enough.
+ */
+static Statement count_crash = {
+	"WITH ran AS (SELECT r.iid, r.suspect FROM durable_internal.ready r WHERE r.lease = $1),"
+	" i AS (UPDATE durable_internal.instance i SET suspect = true,"
+	" crashes = i.crashes + ran.suspect::int,"
+	" suspended = CASE WHEN i.crashes + ran.suspect::int >= $2 THEN 'held' ELSE i.suspended END,"
+	" reason = CASE WHEN i.crashes + ran.suspect::int >= $2"
+	" THEN 'WF005: the server crashed ' || $2 || ' times while this instance ran alone' ELSE i.reason END"
+	" FROM ran WHERE i.iid = ran.iid RETURNING i.iid, i.suspended),"
+	" gone AS (DELETE FROM durable_internal.ready d USING i"
+	" WHERE d.iid = i.iid AND i.suspended IS NOT NULL)"
+	" UPDATE durable_internal.ready u SET lease = NULL, leased_at = NULL, suspect = true"
+	" FROM i WHERE u.iid = i.iid AND i.suspended IS NULL",
+	2, {INT8OID, INT4OID}, NULL
+};
+
+static Statement find_suspect = {
+	"SELECT r.iid, r.run_as FROM durable_internal.ready r"
+	" WHERE r.suspect AND r.lease IS NULL ORDER BY r.priority DESC, r.iid LIMIT 1",
+	0, {0}, NULL
+};
+
+static Statement clear_suspect = {
+	"UPDATE durable_internal.instance SET suspect = false, crashes = 0 WHERE iid = $1",
+	1, {INT8OID}, NULL
 };
 
 static Statement release_lease = {
@@ -88,8 +126,8 @@ static Statement fire_due = {
 	" (SELECT t.iid FROM durable_internal.timer t"
 	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND ($1 = 0 OR t.run_as = $1)"
 	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid)"
-	" INSERT INTO durable_internal.ready (iid, run_as, priority)"
-	" SELECT i.iid, i.run_as, i.priority FROM due"
+	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM due"
 	" JOIN durable_internal.instance i ON i.iid = due.iid"
 	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
 	" ON CONFLICT (iid) DO NOTHING",
@@ -125,7 +163,8 @@ static Statement next_timer = {
 };
 
 static Statement has_ready = {
-	"SELECT 1 FROM durable_internal.ready r WHERE r.run_as = $1 AND r.lease IS NULL LIMIT 1",
+	"SELECT 1 FROM durable_internal.ready r"
+	" WHERE r.run_as = $1 AND r.lease IS NULL AND NOT r.suspect LIMIT 1",
 	1, {OIDOID}, NULL
 };
 
@@ -137,7 +176,8 @@ static Statement ready_roles = {
 	" ORDER BY r.run_as LIMIT 1) FROM role WHERE role.oid IS NOT NULL)"
 	" SELECT role.oid, n.unclaimed FROM role CROSS JOIN LATERAL"
 	" (SELECT pg_catalog.count(*)::int AS unclaimed FROM (SELECT 1 FROM durable_internal.ready r"
-	" WHERE r.run_as = role.oid AND r.lease IS NULL LIMIT 100) x) n WHERE n.unclaimed > 0",
+	" WHERE r.run_as = role.oid AND r.lease IS NULL AND NOT r.suspect LIMIT 100) x) n"
+	" WHERE n.unclaimed > 0",
 	0, {0}, NULL
 };
 
@@ -148,19 +188,27 @@ static Statement hold_role = {
 	2, {OIDOID, TEXTOID}, NULL
 };
 
+static int64 *
+read_numbers(MemoryContext cxt, int count)
+{
+	int64	   *numbers = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	bool		isnull;
+
+	for (int i = 0; i < count; i++)
+		numbers[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	return numbers;
+}
+
 static int
 list_numbers(Statement *statement, Datum key, int64 **numbers)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
 	int			count;
-	bool		isnull;
 
 	StorageEnter(&scope);
 	count = (int) StatementExecute(statement, &key, NULL);
-	*numbers = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-		(*numbers)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	*numbers = read_numbers(cxt, count);
 	StorageLeave(&scope);
 	return count;
 }
@@ -177,21 +225,23 @@ ReadyInsert(int64 iid)
 }
 
 /*
- * ReadyClaim: take the next instance of a role, or return 0.
+ * ReadyClaim: take the next instances of a role; how many there are.
  */
-int64
-ReadyClaim(Oid run_as, int64 lease)
+int
+ReadyClaim(Oid run_as, int64 lease, bool suspects, int64 **iids)
 {
+	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
-	Datum		values[2] = {ObjectIdGetDatum(run_as), Int64GetDatum(lease)};
-	int64		iid = 0;
-	bool		isnull;
+	Datum		values[3] = {
+		ObjectIdGetDatum(run_as), Int64GetDatum(lease), BoolGetDatum(suspects)
+	};
+	int			count;
 
 	StorageEnter(&scope);
-	if (StatementExecute(&claim_next, values, NULL) > 0)
-		iid = DatumGetInt64(StatementColumn(0, 1, &isnull));
+	count = (int) StatementExecute(&claim_next, values, NULL);
+	*iids = read_numbers(cxt, count);
 	StorageLeave(&scope);
-	return iid;
+	return count;
 }
 
 /*
@@ -225,6 +275,48 @@ ReadyRelease(int64 iid, int64 lease)
 	Datum		values[2] = {Int64GetDatum(iid), Int64GetDatum(lease)};
 
 	return StatementRun(&release_ready, values, NULL) == 1;
+}
+
+/*
+ * ReadyCountCrash: what a lease held was running when the server crashed.
+ */
+void
+ReadyCountCrash(int64 lease, int max_crashes)
+{
+	Datum		values[2] = {Int64GetDatum(lease), Int32GetDatum(max_crashes)};
+
+	StatementRun(&count_crash, values, NULL);
+}
+
+/*
+ * ReadySuspect: an instance that is to run alone, 0 if there is none.
+ */
+int64
+ReadySuspect(Oid *run_as)
+{
+	StorageScope scope;
+	int64		iid = 0;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&find_suspect, NULL, NULL) > 0)
+	{
+		iid = DatumGetInt64(StatementColumn(0, 1, &isnull));
+		*run_as = DatumGetObjectId(StatementColumn(0, 2, &isnull));
+	}
+	StorageLeave(&scope);
+	return iid;
+}
+
+/*
+ * SuspectClear: it has come further than the crash.
+ */
+void
+SuspectClear(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	StatementRun(&clear_suspect, values, NULL);
 }
 
 /*

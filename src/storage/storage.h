@@ -106,7 +106,9 @@ typedef struct InstanceRow
 	int64		seed;
 	Jsonb	   *tags;
 	bool		suspended;
+	bool		suspect;
 	bool		ended;
+	bool		mine;			/* inserted by this transaction */
 	int64		lease;			/* who runs it, 0: nobody */
 	TimestampTz wake_at;		/* of its timer, 0: none */
 
@@ -134,11 +136,14 @@ extern void InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error);
 /* ---- queue.c: what can run, what is running, what sleeps ---- */
 
 extern void ReadyInsert(int64 iid);
-extern int64 ReadyClaim(Oid run_as, int64 lease);
+extern int	ReadyClaim(Oid run_as, int64 lease, bool suspects, int64 **iids);
 extern bool ReadyClaimOne(int64 iid, int64 lease);
 extern bool ReadyDelete(int64 iid, int64 lease);
 extern bool ReadyRelease(int64 iid, int64 lease);
 extern void ReadyReleaseAll(int64 lease);
+extern void ReadyCountCrash(int64 lease, int max_crashes);
+extern int64 ReadySuspect(Oid *run_as);
+extern void SuspectClear(int64 iid);
 extern int	ReadyLeases(Oid run_as, int64 **leases);
 extern void TimerSet(int64 iid, Oid run_as, TimestampTz wake_at);
 extern void TimerClear(int64 iid);

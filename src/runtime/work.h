@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * work.h
+ *	  Drivers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_WORK_H
+#define DURABLE_WORK_H
+
+#include "runtime/shmem.h"
+
+extern WorkerSlot *WorkSlot;	/* of this process, if it is a worker */
+
+extern void WorkSoloEnd(WorkerSlot *slot);
+
+#endif							/* DURABLE_WORK_H */
