@@ -9,35 +9,27 @@ INSERT INTO stock VALUES ('book', 10);
 \echo '--- An order comes in: the workflow is started in the same transaction.'
 \set ECHO queries
 SELECT durable_start('order_workflow', '{"order_id": 42, "item": "book", "amount": 10}', id => 'order-42');
-CALL durable_work();
+SELECT pg_sleep(1) \g /dev/null
 \set ECHO none
 
 \echo
-\echo '--- The bank did not answer, so the workflow waits for its next attempt,'
-\echo '--- holding no process, no lock and no transaction.'
+\echo '--- A worker of our role has run it, as far as it got: the bank answered at the second attempt,'
+\echo '--- and now it waits, holding no process, no lock and no transaction.'
 \set ECHO queries
-SELECT id, status, wake_at > created_at AS tried_later FROM durable.instances;
-SELECT pg_sleep_until(wake_at) FROM durable.timers \g /dev/null
-CALL durable_work();
-SELECT id, status, awaits FROM durable.instances;
+SELECT id, status, awaits, wake_at - created_at > '2 days' AS for_days FROM durable.instances;
+SELECT kind, role, state FROM durable.workers;
 \set ECHO none
 
 \echo
-\echo '--- A new session, as after a crash or a deployment. Ann approves.'
-\c
-\pset footer off
-\pset null ''
+\echo '--- Ann approves, and we wait for the end.'
 \set ECHO queries
 SELECT durable_signal('order-42', 'approval', '{"by": "ann"}');
-CALL durable_work();
-SELECT pg_sleep_until(wake_at) FROM durable.timers \g /dev/null
-CALL durable_work();
+CALL durable_wait('order-42', '10 s');
 \set ECHO none
 
 \echo
 \echo '--- What happened: each step once, though the function was run from the top several times.'
 \set ECHO queries
-SELECT id, status, jsonb_pretty(result) AS result FROM durable.instances;
 SELECT position, step_id, kind, name, state, attempts, args,
        date_trunc('milliseconds', finished_at - started_at) AS took
   FROM durable.steps WHERE id = 'order-42' ORDER BY position;

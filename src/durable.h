@@ -35,6 +35,7 @@ typedef enum SandboxMode
 
 extern int	durable_sandbox;	/* a SandboxMode */
 extern int	durable_argument_mismatch;	/* ERROR or WARNING */
+extern bool durable_log_failed_attempts;
 extern int	durable_retry_max_attempts;
 extern int	durable_retry_initial;	/* ms */
 extern double durable_retry_backoff;

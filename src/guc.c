@@ -16,6 +16,7 @@
 
 int			durable_sandbox = SANDBOX_STRICT;
 int			durable_argument_mismatch = ERROR;
+bool		durable_log_failed_attempts = true;
 int			durable_retry_max_attempts = 5;
 int			durable_retry_initial = 1000;
 double		durable_retry_backoff = 2.0;
@@ -56,6 +57,11 @@ SettingsDefine(void)
 							 NULL,
 							 &durable_argument_mismatch, ERROR, mismatch_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("durable.log_failed_attempts",
+							 "Writes failed attempts of activities to the server's log.",
+							 NULL,
+							 &durable_log_failed_attempts, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("durable.retry_max_attempts",
 							"How often an activity is tried, the first time included.",
 							NULL,

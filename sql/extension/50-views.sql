@@ -110,6 +110,30 @@ CREATE VIEW durable.timers WITH (security_barrier) AS
       FROM durable_internal.visible_instance i
       JOIN durable_internal.timer t ON t.iid = i.iid;
 
+-- Who runs what, since when; one that is not alive is taken over by the next driver.
+CREATE FUNCTION durable_internal.lease_alive(lease bigint) RETURNS bool
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'durable_lease_alive';
+
+CREATE VIEW durable.leases WITH (security_barrier) AS
+    SELECT i.id, i.run, i.workflow, i.run_as_name AS run_as, r.lease,
+           durable_internal.lease_alive(r.lease) AS alive, r.leased_at
+      FROM durable_internal.visible_instance i
+      JOIN durable_internal.ready r ON r.iid = i.iid
+     WHERE r.lease IS NOT NULL;
+
+-- The processes of the background runtime in this database.
+CREATE FUNCTION durable_internal.workers(
+    OUT pid int, OUT kind text, OUT role oid, OUT state text, OUT since timestamptz
+) RETURNS SETOF record
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'durable_workers';
+
+CREATE VIEW durable.workers WITH (security_barrier) AS
+    SELECT w.pid, w.kind, r.rolname AS role, w.state, w.since
+      FROM durable_internal.workers() w
+      LEFT JOIN pg_catalog.pg_roles r ON r.oid = w.role
+     CROSS JOIN durable_internal.caller c
+     WHERE w.role IS NULL OR c.sees_rows OR w.role = ANY (c.roles);
+
 -- Workflows are no secret, as functions are none.
 CREATE VIEW durable.workflows WITH (security_barrier) AS
     SELECT w.name, w.owner_name AS owner, w.version, v.function, v.hash, w.run_as,
@@ -119,4 +143,4 @@ CREATE VIEW durable.workflows WITH (security_barrier) AS
         ON v.workflow = w.name AND v.version = w.version;
 
 GRANT SELECT ON durable.instances, durable.events, durable.steps, durable.messages,
-                durable.timers, durable.workflows TO PUBLIC;
+                durable.timers, durable.leases, durable.workers, durable.workflows TO PUBLIC;

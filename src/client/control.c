@@ -2,7 +2,7 @@
  *
  * control.c
  *	  An instance from outside: durable_signal, durable_status,
- *	  durable_result, durable_resume.
+ *	  durable_resume.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,12 +15,10 @@
 #include "arguments.h"
 #include "client/client.h"
 #include "durable.h"
-#include "engine/failure.h"
 #include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_signal);
 PG_FUNCTION_INFO_V1(durable_status);
-PG_FUNCTION_INFO_V1(durable_result);
 PG_FUNCTION_INFO_V1(durable_resume);
 
 static void
@@ -62,34 +60,6 @@ durable_status(PG_FUNCTION_ARGS)
 
 	ClientEnter("durable_status");
 	PG_RETURN_TEXT_P(cstring_to_text(ClientFindInstance(id)->status));
-}
-
-/*
- * durable_result: what a completed instance returned, or the error of one
- * that failed.
- */
-Datum
-durable_result(PG_FUNCTION_ARGS)
-{
-	char	   *id = ArgText(fcinfo, 0, "id");
-	InstanceRow *instance;
-	Jsonb	   *result;
-	Jsonb	   *error;
-
-	ClientEnter("durable_result");
-	instance = ClientFindInstance(id);
-	if (!instance->ended)
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("instance \"%s\" has no result yet: it is %s", id,
-						instance->status),
-				 instance->reason ? errdetail("%s", instance->reason) : 0));
-	InstanceOutcome(instance->iid, &result, &error);
-	if (error != NULL)
-		FailureThrow(error);
-	if (result == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_JSONB_P(result);
 }
 
 /*

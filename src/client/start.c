@@ -7,18 +7,23 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/syscache.h"
 #include "utils/uuid.h"
 
 #include "arguments.h"
 #include "client/client.h"
+#include "compat.h"
 #include "durable.h"
 #include "engine/binding.h"
 #include "engine/json.h"
 #include "engine/settings.h"
+#include "runtime/shmem.h"
 #include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_start);
@@ -108,6 +113,30 @@ settings_for(const WorkflowRow *workflow)
 	if (strcmp(workflow->run_as, "owner") == 0)
 		return workflow->settings;
 	return SettingsCapture(workflow->capture_settings);
+}
+
+/*
+ * check_login: in the background a role that may not log in has no workers,
+ * on servers that do not allow it.
+ */
+static void
+check_login(Oid role, const char *name)
+{
+	HeapTuple	tuple;
+	bool		can_login;
+
+	if (Shared == NULL || !COMPAT_LOGIN_NEEDED)
+		return;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+	can_login = HeapTupleIsValid(tuple) &&
+		((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin;
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (!can_login)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("role \"%s\" may not log in, so it cannot run instances", name),
+				 errhint("Register the workflow with run_as => 'owner'.")));
 }
 
 static WorkflowRow *
@@ -219,6 +248,7 @@ durable_start(PG_FUNCTION_ARGS)
 	row.run_as = strcmp(workflow->run_as, "owner") == 0 ?
 		workflow->owner : GetUserId();
 	row.run_as_name = GetUserNameFromId(row.run_as, false);
+	check_login(row.run_as, row.run_as_name);
 	row.seed = new_seed();
 	if (row.id == NULL)
 		row.id = new_id();

@@ -12,6 +12,7 @@
 
 #include "access/xact.h"
 #include "fmgr.h"
+#include "pgstat.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -25,6 +26,7 @@
 #include "engine/sqlstep.h"
 #include "engine/step.h"
 #include "runtime/lease.h"
+#include "runtime/process.h"
 
 PG_FUNCTION_INFO_V1(durable_attempt);
 PG_FUNCTION_INFO_V1(durable_idempotency_key);
@@ -157,6 +159,11 @@ StepRun(Activation *a, Command *command)
 	if (command->first_at == 0)
 		command->first_at = row.started_at;
 
+	if (IsDurableWorker)
+		pgstat_report_activity(STATE_RUNNING,
+							   psprintf("workflow %s, instance %s, step %s",
+										a->instance->workflow, a->instance->id,
+										command->step_id));
 	level = SettingsEnter(a->settings);
 	row.result = invoke(a, command);
 	SettingsLeave(level);
@@ -229,6 +236,25 @@ policy_for(Activation *a, Command *command, RetryPolicy *policy)
 }
 
 /*
+ * log_attempt: the server logs no error that is caught.
+ */
+static void
+log_attempt(Activation *a, const Command *command, const ErrorData *error,
+			const HistoryRow *row)
+{
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("attempt %d of step \"%s\" of durable instance \"%s\" failed: %s",
+					row->attempt, command->step_id, a->instance->id,
+					error->message),
+			 row->wake_at != 0 ?
+			 errdetail("It will be tried again at %s.",
+					   timestamptz_to_str(row->wake_at)) :
+			 errdetail("It will not be tried again."),
+			 errhidestmt(true)));
+}
+
+/*
  * StepFail: record a failed attempt, and when to try again, if at all.
  *
  * False: nothing was recorded, because the attempt lost to another
@@ -260,6 +286,8 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 	else
 		row.wake_at = 0;
 	ActivationRecord(a, command, &row);
+	if (durable_log_failed_attempts)
+		log_attempt(a, command, error, &row);
 	return true;
 }
 

@@ -10,7 +10,7 @@ prepare_demo_server() {
 	stop_clusters_below "$work"
 	install_privately
 	is_cluster_of_this_version || make_cluster "$data"
-	start_cluster "$data"
+	start_cluster "$data" -c shared_preload_libraries=durable
 	export PGHOST=$short_dir PGUSER=postgres
 }
 
