@@ -30,6 +30,7 @@
 #include "engine/sandbox.h"
 #include "engine/settings.h"
 #include "engine/step.h"
+#include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/wakeup.h"
 
@@ -397,12 +398,15 @@ turn(Activation *a, int64 iid)
  * abandon: whatever happens to the instance is another driver's affair.
  *
  * If the row of ready is ours all the same, the other one only finished its
- * step: then the instance can be taken by anyone, who will see that.
+ * step: then the instance can be taken by anyone, who will see that.  If
+ * nobody's, the other one may have begun to wait without knowing of steps that
+ * we committed: whoever takes it will see these.
  */
 static void
 abandon(Activation *a, int64 iid)
 {
-	(void) ReadyRelease(iid, a->lease);
+	if (!ReadyRelease(iid, a->lease))
+		ReadyInsert(iid);
 	commit(a);
 	ereport(LOG,
 			(errmsg("durable instance \"%s\" was taken over by another driver",
@@ -464,7 +468,8 @@ recover(Activation *a, int64 iid)
 	CHECK_FOR_INTERRUPTS();
 	if (a->instance == NULL)
 		ReThrowError(error);
-	if (a->lost || is_fence_error(error, phase))
+	/* what failed may have dropped the lock that shows us alive */
+	if (a->lost || is_fence_error(error, phase) || !LeaseConfirm(a->lease))
 	{
 		abandon(a, iid);
 		return false;

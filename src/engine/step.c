@@ -35,6 +35,9 @@ PG_FUNCTION_INFO_V1(durable_fail);
 /* Deadlocks and serialization failures that cost no attempt. */
 #define MAX_CONFLICTS	3
 
+/* Microseconds after the first of them; then twice that. */
+#define CONFLICT_PAUSE	10000L
+
 /* An activity's name, and what it means; kept while no function changes. */
 typedef struct ActivityEntry
 {
@@ -268,6 +271,8 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 
 	if (ErrorIsConflict(error) && a->conflicts < MAX_CONFLICTS)
 	{
+		/* let the winner go first: we would take its lock again at once */
+		pg_usleep(CONFLICT_PAUSE << a->conflicts);
 		a->conflicts++;
 		return false;
 	}

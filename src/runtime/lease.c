@@ -103,6 +103,9 @@ lease_exit(int code, Datum arg)
 int64
 LeaseTake(void)
 {
+	/* user's code may have dropped the lock, and others seen that */
+	if (my_lease != 0 && !LeaseConfirm(my_lease))
+		my_lease = 0;
 	if (my_lease == 0)
 	{
 		int64		lease = StorageNextNumber("incarnation_seq") |

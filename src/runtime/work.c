@@ -181,6 +181,7 @@ static void
 find_work(Transactions *tx, Oid role)
 {
 	LeaseReleaseStale(role, false);
+	TransactionCommit(tx);
 	while (TimerFireDue(role) > 0)
 		TransactionCommit(tx);
 	wake_for_messages(role);
@@ -380,11 +381,11 @@ run(int64 iid)
 
 	cxt = AllocSetContextCreate(CurTransactionContext, "durable driver",
 								ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(cxt);
+	TransactionsOpen(&tx, true);
 	CurrentContext = CONTEXT_ENGINE;
 	PG_TRY();
 	{
-		MemoryContextSwitchTo(cxt);
-		TransactionsOpen(&tx, true);
 		/* constraints of the caller that fail are not a step's fault */
 		TransactionFireDeferred(&tx);
 		DriveInstance(&tx, iid, LEASE_INSIDE);

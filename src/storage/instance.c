@@ -71,7 +71,7 @@ static Statement wait_instance = {
 };
 
 static Statement set_body_failures = {
-	"UPDATE durable_internal.instance SET body_failures = $2 WHERE iid = $1",
+	"UPDATE durable_internal.instance SET body_failures = $2, awaits = NULL WHERE iid = $1",
 	2, {INT8OID, INT4OID}, NULL
 };
 

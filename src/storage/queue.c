@@ -102,7 +102,7 @@ static Statement release_lease = {
 
 static Statement list_leases = {
 	"SELECT DISTINCT r.lease FROM durable_internal.ready r"
-	" WHERE ($1 = 0 OR r.run_as = $1) AND r.lease IS NOT NULL",
+	" WHERE ($1 = 0 OR r.run_as = $1) AND r.lease IS NOT NULL ORDER BY r.lease",
 	1, {OIDOID}, NULL
 };
 
@@ -125,12 +125,13 @@ static Statement fire_due = {
 	"WITH due AS (DELETE FROM durable_internal.timer WHERE iid IN"
 	" (SELECT t.iid FROM durable_internal.timer t"
 	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND ($1 = 0 OR t.run_as = $1)"
-	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid)"
-	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
+	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid),"
+	" made AS (INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
 	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM due"
 	" JOIN durable_internal.instance i ON i.iid = due.iid"
 	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
-	" ON CONFLICT (iid) DO NOTHING",
+	" ON CONFLICT (iid) DO NOTHING)"
+	" SELECT 1 FROM due",
 	1, {OIDOID}, NULL
 };
 
@@ -366,7 +367,8 @@ TimerClear(int64 iid)
 }
 
 /*
- * TimerFireDue: make ready what is due, up to a thousand at a time.
+ * TimerFireDue: make ready what is due, up to a thousand at a time; how many
+ * there were.
  */
 uint64
 TimerFireDue(Oid run_as)
