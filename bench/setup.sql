@@ -18,6 +18,12 @@ BEGIN
 END $$;
 SELECT durable_register('linear_steps');
 
+CREATE FUNCTION sleeps(milliseconds int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_sleep(milliseconds * interval '1 ms');
+END $$;
+SELECT durable_register('sleeps');
+
 -- Tell how long each replayed call took, so they look at the clock.
 CREATE FUNCTION replays(n int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -260,6 +260,6 @@ DurableLauncherMain(Datum arg)
 		}
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
-		ProcessSleep(WAIT_LAUNCHER, (next - now) / 1000 + 1);
+		(void) ProcessSleep(WAIT_LAUNCHER, (next - now) / 1000 + 1);
 	}
 }

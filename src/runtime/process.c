@@ -103,14 +103,17 @@ ProcessWaitEvent(ProcessWait wait)
 }
 
 /*
- * ProcessSleep: until the latch is set or the time is over; then act on
- * signals.  Look for work after it, not before.
+ * ProcessSleep: until the latch is set (true) or the time is over; then act
+ * on signals.  Look for work after it, not before.
  */
-void
+bool
 ProcessSleep(ProcessWait wait, long milliseconds)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(Max(milliseconds, 0), INT_MAX), ProcessWaitEvent(wait));
+	int			events;
+
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					   Min(Max(milliseconds, 0), INT_MAX),
+					   ProcessWaitEvent(wait));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
@@ -118,4 +121,5 @@ ProcessSleep(ProcessWait wait, long milliseconds)
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
 	}
+	return (events & WL_LATCH_SET) != 0;
 }

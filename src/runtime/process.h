@@ -26,7 +26,7 @@ extern bool ProcessStart(const char *name, const char *type,
 extern void ProcessBegin(void);
 extern void ProcessCommit(void);
 extern uint32 ProcessWaitEvent(ProcessWait wait);
-extern void ProcessSleep(ProcessWait wait, long milliseconds);
+extern bool ProcessSleep(ProcessWait wait, long milliseconds);
 extern bool IsDurableWorker;
 
 extern PGDLLEXPORT void DurableLauncherMain(Datum arg);

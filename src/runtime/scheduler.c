@@ -23,6 +23,7 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
@@ -474,6 +475,9 @@ DurableSchedulerMain(Datum arg)
 	my_slot->state = SCHEDULER_RUNNING;
 	LWLockRelease(Shared->lock);
 
+	/* what is lost with a crash is done again: all of it can be */
+	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
+
 	handles = MemoryContextAllocZero(TopMemoryContext,
 									 sizeof(BackgroundWorkerHandle *) * Shared->nslots);
 	cxt = AllocSetContextCreate(TopMemoryContext, "durable scheduler",
@@ -491,6 +495,6 @@ DurableSchedulerMain(Datum arg)
 		next = turn(sweep);
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
-		ProcessSleep(WAIT_SCHEDULER, sleep_time(next, next_sweep));
+		(void) ProcessSleep(WAIT_SCHEDULER, sleep_time(next, next_sweep));
 	}
 }

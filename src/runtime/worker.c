@@ -176,15 +176,18 @@ rest(void)
 
 	if (is_last_of_role())
 		timeout *= 10;
-	while (!has_work())
+	if (has_work())
+		return true;
+	for (;;)
 	{
 		long		waited = (GetCurrentTimestamp() - since) / 1000;
 
 		if (waited >= timeout || my_slot->leave)
 			return false;
-		ProcessSleep(WAIT_WORKER, timeout - waited);
+		/* who wakes us has something, mostly; the claim will tell */
+		if (ProcessSleep(WAIT_WORKER, timeout - waited) && !my_slot->leave)
+			return true;
 	}
-	return true;
 }
 
 void
