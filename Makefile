@@ -7,6 +7,7 @@
 #   make check              all tests, on private servers
 #       SUITES="regress tap"    only these: tree regress isolation pgtap tap
 #       TESTS="name pattern*"   only tests of these names
+#   make stress             the race hunt of the tests, for a minute
 #   make bench              what steps and replay cost, beside pgbench
 #   make dist               build/durable-VERSION.zip, with its META.json
 #   make clean, distclean   remove what was built; distclean also ./build
@@ -24,7 +25,7 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" durable.co
 # These need no server to begin with (they install one), and PGXS has a "check"
 # of its own: with one of them on the command line PGXS stays out, and other
 # goals beside it get a make of their own.
-private_server_goals = demo check psql bench
+private_server_goals = demo check psql bench stress
 
 ifneq (,$(filter $(private_server_goals),$(MAKECMDGOALS)))
 
@@ -36,6 +37,12 @@ demo check psql:
 
 bench:
 	@bench/run
+
+stress: export SUITES = tap
+stress: export TESTS = 050_stress
+stress: export DURABLE_STRESS_SECONDS ?= 60
+stress:
+	@test/tools/check
 
 other_goals := $(filter-out $(private_server_goals),$(MAKECMDGOALS))
 ifneq (,$(other_goals))

@@ -37,6 +37,9 @@
 /* How soon the launcher may start another scheduler after this one. */
 #define RESTART_MS	500
 
+/* A worker that has not come up by then never will. */
+#define START_LIMIT_S	30
+
 /* How soon to try again when there was no room for a worker. */
 #define NO_ROOM_MS	1000
 
@@ -107,6 +110,7 @@ leave_if_absent(void)
 static bool
 free_dead_slots(void)
 {
+	TimestampTz long_ago = GetCurrentTimestamp() - START_LIMIT_S * USECS_PER_SEC;
 	bool		found = false;
 
 	for (int i = 0; i < Shared->nslots; i++)
@@ -125,6 +129,18 @@ free_dead_slots(void)
 			Shared->workers[i].state = WORKER_FREE;
 		LWLockRelease(Shared->lock);
 	}
+
+	/* started by an earlier scheduler, and never heard of again */
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+
+		if (handles[i] == NULL && worker->state == WORKER_STARTING &&
+			worker->database == MyDatabaseId && worker->since < long_ago)
+			worker->state = WORKER_FREE;
+	}
+	LWLockRelease(Shared->lock);
 	return found;
 }
 

@@ -45,11 +45,17 @@ static WorkerSlot *my_slot;
 static void
 worker_exit(int code, Datum arg)
 {
+	SchedulerSlot *scheduler;
+
 	WorkSoloEnd(my_slot);
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
+	/* the one that started us may be gone, and not be told */
+	scheduler = SharedScheduler(my_slot->database);
+	if (scheduler != NULL && scheduler->latch != NULL)
+		SetLatch(scheduler->latch);
 	LWLockRelease(Shared->lock);
 }
 
@@ -206,6 +212,7 @@ DurableWorkerMain(Datum arg)
 											  COMPAT_WORKER_FLAGS);
 	before_shmem_exit(worker_exit, (Datum) 0);
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	my_slot->state = WORKER_BUSY;
 	my_slot->pid = MyProcPid;
 	my_slot->latch = MyLatch;
 	LWLockRelease(Shared->lock);
