@@ -556,7 +556,7 @@ DriveInstance(Transactions *tx, int64 iid, int64 lease)
 		{
 			ErrorData  *error;
 
-			CurrentContext = CONTEXT_ENGINE;
+			ContextSet(CONTEXT_ENGINE);
 			MemoryContextSwitchTo(a->work_cxt);
 			error = CopyErrorData();
 			FlushErrorState();

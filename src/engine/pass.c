@@ -64,19 +64,19 @@ run_in_subtransaction(Activation *a)
 		(void) SettingsEnter(a->settings);
 		if (a->sandbox == SANDBOX_STRICT)
 			XactReadOnly = true;
-		CurrentContext = CONTEXT_BODY;
+		ContextSet(CONTEXT_BODY);
 		pass->result = FunctionInvoke(a->function, a->arguments, false);
 	}
 	PG_CATCH();
 	{
-		CurrentContext = CONTEXT_ENGINE;
+		ContextSet(CONTEXT_ENGINE);
 		MemoryContextSwitchTo(a->pass_cxt);
 		pass->error = CopyErrorData();
 		FlushErrorState();
 	}
 	PG_END_TRY();
 
-	CurrentContext = CONTEXT_ENGINE;
+	ContextSet(CONTEXT_ENGINE);
 	wrote = TransactionIdIsValid(GetCurrentTransactionIdIfAny()) ||
 		GetTopTransactionIdIfAny() != top_xid;
 	/* settings and XactReadOnly go with it */
@@ -100,7 +100,7 @@ PassArm(Activation *a)
 	a->pass.settings_level = SettingsEnter(a->settings);
 	XactReadOnly = true;
 	a->phase = PHASE_BODY;
-	CurrentContext = CONTEXT_BODY;
+	ContextSet(CONTEXT_BODY);
 }
 
 /*
@@ -109,7 +109,7 @@ PassArm(Activation *a)
 void
 PassDisarm(Activation *a)
 {
-	CurrentContext = CONTEXT_ENGINE;
+	ContextSet(CONTEXT_ENGINE);
 	a->phase = PHASE_ENGINE;
 	XactReadOnly = false;
 	SettingsLeave(a->pass.settings_level);
@@ -133,7 +133,7 @@ run_in_place(Activation *a)
 	}
 	PG_CATCH();
 	{
-		CurrentContext = CONTEXT_ENGINE;
+		ContextSet(CONTEXT_ENGINE);
 		MemoryContextSwitchTo(a->pass_cxt);
 		pass->error = CopyErrorData();
 		FlushErrorState();
@@ -144,7 +144,7 @@ run_in_place(Activation *a)
 	}
 	PG_END_TRY();
 
-	CurrentContext = CONTEXT_ENGINE;
+	ContextSet(CONTEXT_ENGINE);
 	MemoryContextSwitchTo(cxt);
 }
 

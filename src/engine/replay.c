@@ -19,15 +19,39 @@
 #include "access/xact.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/replay.h"
+#include "runtime/process.h"
 
 DurableContext CurrentContext = CONTEXT_NONE;
 Activation *CurrentActivation = NULL;
+
+/*
+ * ContextSet: from now on it is this one's code.
+ *
+ * In a worker a cancel is for user's code only: it waits no longer than that,
+ * and one that came before must not hit the next.  An error lifts the hold, so
+ * whoever catches one calls this first.
+ */
+void
+ContextSet(DurableContext context)
+{
+	CurrentContext = context;
+	if (!IsDurableWorker)
+		return;
+	if (context == CONTEXT_BODY || context == CONTEXT_ACTIVITY)
+	{
+		QueryCancelPending = false;
+		QueryCancelHoldoffCount = 0;
+	}
+	else
+		QueryCancelHoldoffCount = 1;
+}
 
 /* A body that catches our signal this often will not stop by itself. */
 #define MAX_SWALLOWED	100

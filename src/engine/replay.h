@@ -166,6 +166,7 @@ typedef enum DurableContext
 } DurableContext;
 
 extern DurableContext CurrentContext;
+extern void ContextSet(DurableContext context);
 extern Activation *CurrentActivation;
 
 /* activation.c */

@@ -125,7 +125,7 @@ invoke(Activation *a, Command *command)
 	entry = resolve(a, command->name);
 
 	a->phase = PHASE_ACTIVITY;
-	CurrentContext = CONTEXT_ACTIVITY;
+	ContextSet(CONTEXT_ACTIVITY);
 	if (entry->function == NULL)
 		result = SqlStepRun(command->args, &binding);
 	else
@@ -138,7 +138,7 @@ invoke(Activation *a, Command *command)
 		result = FunctionInvoke(entry->function, args, false);
 	}
 	TransactionFireDeferred(a->tx);
-	CurrentContext = CONTEXT_ENGINE;
+	ContextSet(CONTEXT_ENGINE);
 	return result;
 }
 

@@ -257,7 +257,7 @@ drive(int64 max_instances)
 											  "durable driver",
 											  ALLOCSET_DEFAULT_SIZES);
 
-	CurrentContext = CONTEXT_ENGINE;
+	ContextSet(CONTEXT_ENGINE);
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(cxt);
@@ -265,7 +265,7 @@ drive(int64 max_instances)
 	}
 	PG_FINALLY();
 	{
-		CurrentContext = CONTEXT_NONE;
+		ContextSet(CONTEXT_NONE);
 		CurrentActivation = NULL;
 		/* what we leave unfinished is stale from now on, and taken by others */
 		if (!IsDurableWorker)
@@ -383,7 +383,7 @@ run(int64 iid)
 								ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(cxt);
 	TransactionsOpen(&tx, true);
-	CurrentContext = CONTEXT_ENGINE;
+	ContextSet(CONTEXT_ENGINE);
 	PG_TRY();
 	{
 		/* constraints of the caller that fail are not a step's fault */
@@ -393,7 +393,7 @@ run(int64 iid)
 	}
 	PG_CATCH();
 	{
-		CurrentContext = CONTEXT_NONE;
+		ContextSet(CONTEXT_NONE);
 		CurrentActivation = NULL;
 		/* whoever catches this must find its own transaction, not ours */
 		TransactionsLeave(&tx);
@@ -401,7 +401,7 @@ run(int64 iid)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	CurrentContext = CONTEXT_NONE;
+	ContextSet(CONTEXT_NONE);
 	CurrentActivation = NULL;
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(cxt);
