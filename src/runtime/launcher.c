@@ -33,9 +33,6 @@
 #include "runtime/process.h"
 #include "runtime/shmem.h"
 
-/* How soon a scheduler that failed is started again. */
-#define RESTART_MS	1000
-
 typedef struct Database
 {
 	Oid			oid;
@@ -148,10 +145,7 @@ mark_failed(int i)
 
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	if (slot->state == SCHEDULER_STARTING)
-	{
-		slot->state = SCHEDULER_FAILED;
-		slot->not_before = GetCurrentTimestamp() + RESTART_MS * INT64CONST(1000);
-	}
+		SharedSchedulerFailed(slot);
 	LWLockRelease(Shared->lock);
 }
 

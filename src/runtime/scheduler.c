@@ -34,9 +34,6 @@
 #include "runtime/shmem.h"
 #include "storage/storage.h"
 
-/* How soon the launcher may start another scheduler after this one. */
-#define RESTART_MS	500
-
 /* A worker that has not come up by then never will. */
 #define START_LIMIT_S	30
 
@@ -64,10 +61,7 @@ scheduler_exit(int code, Datum arg)
 	my_slot->latch = NULL;
 	if (my_slot->state == SCHEDULER_RUNNING ||
 		my_slot->state == SCHEDULER_STARTING)
-	{
-		my_slot->state = SCHEDULER_FAILED;
-		my_slot->not_before = GetCurrentTimestamp() + RESTART_MS * INT64CONST(1000);
-	}
+		SharedSchedulerFailed(my_slot);
 	LWLockRelease(Shared->lock);
 }
 
@@ -439,6 +433,7 @@ turn(bool sweep)
 	wake_for_messages(&asked, sweep);
 	ProcessCommit();
 	my_slot->has_run = true;
+	my_slot->failures = 0;
 
 	ProcessBegin();
 	MemoryContextSwitchTo(cxt);

@@ -86,6 +86,24 @@ SharedInstall(void)
 	shmem_startup_hook = on_shmem_startup;
 }
 
+/* How soon a scheduler that failed may be started again: twice that each time. */
+#define RESTART_MS		500
+#define MAX_RESTART_MS	60000
+
+/*
+ * SharedSchedulerFailed: its scheduler is gone.  Shared->lock is held.
+ */
+void
+SharedSchedulerFailed(SchedulerSlot *slot)
+{
+	int64		delay = RESTART_MS << Min(slot->failures, 10);
+
+	slot->state = SCHEDULER_FAILED;
+	slot->failures++;
+	slot->not_before = GetCurrentTimestamp() +
+		Min(delay, MAX_RESTART_MS) * INT64CONST(1000);
+}
+
 /*
  * SharedScheduler: the slot of a database, or NULL.  Shared->lock is held.
  */

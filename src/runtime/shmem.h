@@ -34,6 +34,7 @@ typedef struct SchedulerSlot
 	pid_t		pid;
 	Latch	   *latch;
 	TimestampTz not_before;
+	int			failures;		/* one after another */
 	bool		has_run;		/* since the server started */
 
 	bool		scan;			/* look at everything */
@@ -80,5 +81,6 @@ extern DurableShared *Shared;
 
 extern void SharedInstall(void);
 extern SchedulerSlot *SharedScheduler(Oid database);
+extern void SharedSchedulerFailed(SchedulerSlot *slot);
 
 #endif							/* DURABLE_SHMEM_H */

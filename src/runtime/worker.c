@@ -25,6 +25,7 @@
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/syscache.h"
@@ -196,6 +197,27 @@ rest(void)
 	}
 }
 
+/*
+ * undo_role_settings: settings of the role that are for its clients, not for
+ * the engine: another current user, and times after which the server would
+ * end a transaction or a wait of ours.
+ */
+static void
+undo_role_settings(void)
+{
+	static const char *const settings[][2] = {
+		{"role", "none"}, {"lock_timeout", "0"}, {"transaction_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"}
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+	{
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			SetConfigOption(settings[i][0], settings[i][1], PGC_USERSET,
+							PGC_S_SESSION);
+	}
+}
+
 void
 DurableWorkerMain(Datum arg)
 {
@@ -210,6 +232,7 @@ DurableWorkerMain(Datum arg)
 	WorkSlot = my_slot;
 	BackgroundWorkerInitializeConnectionByOid(my_slot->database, my_slot->role,
 											  COMPAT_WORKER_FLAGS);
+	undo_role_settings();
 	before_shmem_exit(worker_exit, (Datum) 0);
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->state = WORKER_BUSY;
