@@ -26,6 +26,7 @@
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/replay.h"
+#include "runtime/lease.h"
 #include "runtime/process.h"
 
 DurableContext CurrentContext = CONTEXT_NONE;
@@ -70,6 +71,9 @@ leave_body(Activation *a)
 	int			swallowed = a->pass.swallowed;
 
 	error_context_stack = NULL;
+	if (swallowed >= MAX_SWALLOWED_ALL)
+		LeaseCondemn(a->instance->iid,
+					 "WF006: the body catches the error that ends a pass");
 	ereport(swallowed < MAX_SWALLOWED_ALL ? ERROR : FATAL,
 			(errcode(swallowed < MAX_SWALLOWED ?
 					 ERRCODE_QUERY_CANCELED : ERRCODE_ASSERT_FAILURE),

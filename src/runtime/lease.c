@@ -27,6 +27,7 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "engine/replay.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 #include "storage/storage.h"
@@ -43,6 +44,10 @@
 
 static int64 my_lease = 0;
 static bool exit_registered = false;
+
+/* An instance that ends this process, and why it is to be held. */
+static int64 condemned_iid = 0;
+static const char *condemned_reason = NULL;
 
 static void
 set_tag(LOCKTAG *tag, uint16 class, int64 key)
@@ -91,10 +96,26 @@ lease_exit(int code, Datum arg)
 	if (my_lease == 0)
 		return;
 	AbortOutOfAnyTransaction();
+	/* if this was a body's, the sandbox would take our statements for its */
+	CurrentContext = CONTEXT_NONE;
+	CurrentActivation = NULL;
 	ProcessBegin();
+	if (condemned_iid != 0 && ReadyDelete(condemned_iid, my_lease))
+		InstanceHold(condemned_iid, condemned_reason);
 	ReadyReleaseAll(my_lease);
 	ProcessCommit();
 	my_lease = 0;
+}
+
+/*
+ * LeaseCondemn: this process cannot but end because of an instance; the next
+ * one must not run it.  The reason is a constant.
+ */
+void
+LeaseCondemn(int64 iid, const char *reason)
+{
+	condemned_iid = iid;
+	condemned_reason = reason;
 }
 
 /*

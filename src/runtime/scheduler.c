@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
@@ -40,18 +42,48 @@
 /* How soon to try again when there was no room for a worker. */
 #define NO_ROOM_MS	1000
 
+/* How often to look, at the least, at a timer that is due but locked. */
+#define LOCKED_MAX_MS	256
+
 static SchedulerSlot *my_slot;
 static BackgroundWorkerHandle **handles;
 static TimestampTz no_room_until = 0;
 static bool no_room_logged = false;
 
+/* Roles whose workers could not connect, and until when none is started. */
+#define MAX_REFUSED	64
+static struct
+{
+	Oid			role;
+	TimestampTz until;
+}			refused[MAX_REFUSED];
+static int	nrefused = 0;
+
+static int	locked_ms = 0;		/* how long to wait for a locked timer */
+
 /* What the slot asked for, taken out of it. */
 typedef struct Asked
 {
 	bool		scan;
+	bool		sweep;
 	int			nhints;
 	int64		hints[SCHEDULER_MAX_HINTS];
 } Asked;
+
+/*
+ * has_solo: has a worker been given the suspect?
+ */
+static bool
+has_solo(void)
+{
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		if (Shared->workers[i].state != WORKER_FREE &&
+			Shared->workers[i].solo_iid != 0)
+			return true;
+	}
+	return false;
+}
 
 static void
 scheduler_exit(int code, Datum arg)
@@ -62,6 +94,12 @@ scheduler_exit(int code, Datum arg)
 	if (my_slot->state == SCHEDULER_RUNNING ||
 		my_slot->state == SCHEDULER_STARTING)
 		SharedSchedulerFailed(my_slot);
+	/* nobody would see to our suspect, and all would wait for it */
+	if (Shared->solo_database == my_slot->database && !has_solo())
+		Shared->solo_iid = 0;
+	/* the server tells the launcher that started us: this may be another one */
+	if (Shared->launcher_latch != NULL)
+		SetLatch(Shared->launcher_latch);
 	LWLockRelease(Shared->lock);
 }
 
@@ -70,10 +108,14 @@ take_asked(Asked *asked)
 {
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	asked->scan = my_slot->scan;
+	asked->sweep = my_slot->sweep;
 	asked->nhints = my_slot->nhints;
 	memcpy(asked->hints, my_slot->hints, sizeof(int64) * asked->nhints);
 	my_slot->scan = false;
+	my_slot->sweep = false;
 	my_slot->nhints = 0;
+	/* timers that are set from now on wake us: we may not see them */
+	my_slot->next_wake = PG_INT64_MAX;
 	LWLockRelease(Shared->lock);
 }
 
@@ -98,6 +140,36 @@ leave_if_absent(void)
  */
 
 /*
+ * back_off: a worker of the role could not connect: not at once again.
+ */
+static void
+back_off(Oid role)
+{
+	int			i = 0;
+
+	while (i < nrefused - 1 && refused[i].role != role)
+		i++;
+	if (nrefused == 0 || refused[i].role != role)
+	{
+		if (nrefused < MAX_REFUSED)
+			i = nrefused++;
+		refused[i].role = role;
+	}
+	refused[i].until = GetCurrentTimestamp() + NO_ROOM_MS * INT64CONST(1000);
+}
+
+static bool
+is_refused(Oid role)
+{
+	for (int i = 0; i < nrefused; i++)
+	{
+		if (refused[i].role == role)
+			return refused[i].until > GetCurrentTimestamp();
+	}
+	return false;
+}
+
+/*
  * free_dead_slots: of workers that died before they could do it themselves.
  * True if there were any.
  */
@@ -118,9 +190,18 @@ free_dead_slots(void)
 		handles[i] = NULL;
 		found = true;
 		LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
-		if (Shared->workers[i].database == MyDatabaseId &&
-			Shared->workers[i].state == WORKER_STARTING)
-			Shared->workers[i].state = WORKER_FREE;
+		if (Shared->workers[i].database == MyDatabaseId)
+		{
+			/* did not even get to say that it ends */
+			if (Shared->workers[i].state == WORKER_STARTING)
+			{
+				Shared->workers[i].state = WORKER_FREE;
+				Shared->workers[i].failed = true;
+			}
+			if (Shared->workers[i].failed)
+				back_off(Shared->workers[i].role);
+			Shared->workers[i].failed = false;
+		}
 		LWLockRelease(Shared->lock);
 	}
 
@@ -202,8 +283,13 @@ wake_workers(Oid role, int wanted)
 
 		if (worker->database != MyDatabaseId || worker->role != role)
 			continue;
+		if (worker->leave)
+			continue;
 		if (worker->state == WORKER_IDLE)
+		{
+			worker->woken = true;
 			SetLatch(worker->latch);
+		}
 		if (worker->state == WORKER_IDLE || worker->state == WORKER_STARTING)
 			woken++;
 	}
@@ -211,22 +297,37 @@ wake_workers(Oid role, int wanted)
 }
 
 /*
- * make_room: ask an idle worker of another role to leave.
+ * make_room: ask a worker of another role to leave: an idle one, or one of the
+ * role that has most, after what it has claimed.  One at a time.
  */
 static void
 make_room(Oid role)
 {
+	WorkerSlot *chosen = NULL;
+	int			most = 0;
+
 	for (int i = 0; i < Shared->nslots; i++)
 	{
 		WorkerSlot *worker = &Shared->workers[i];
+		int			count;
 
-		if (worker->state == WORKER_IDLE && worker->database == MyDatabaseId &&
-			worker->role != role && !worker->leave)
-		{
-			worker->leave = true;
-			SetLatch(worker->latch);
+		if (worker->database != MyDatabaseId || worker->role == role ||
+			worker->state == WORKER_FREE || worker->state == WORKER_STARTING)
+			continue;
+		if (worker->leave)
 			return;
+		count = worker->state == WORKER_IDLE ? INT_MAX :
+			count_workers(worker->role, false);
+		if (count > most)
+		{
+			most = count;
+			chosen = worker;
 		}
+	}
+	if (chosen != NULL)
+	{
+		chosen->leave = true;
+		SetLatch(chosen->latch);
 	}
 }
 
@@ -314,7 +415,8 @@ serve_role(Oid role, int unclaimed)
 	LWLockRelease(Shared->lock);
 
 	/* one more a turn: several roles share the room */
-	if (woken < unclaimed && no_room_until <= GetCurrentTimestamp())
+	if (woken < unclaimed && no_room_until <= GetCurrentTimestamp() &&
+		!is_refused(role))
 	{
 		int			i;
 
@@ -394,6 +496,10 @@ serve_suspect(void)
 	int64		iid = ReadySuspect(&role);
 	bool		need_worker = false;
 
+	/* durable_run has it, and will have done with it */
+	if (iid != 0 && LeaseIsInHand(iid))
+		iid = 0;
+
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	if (iid != 0 && Shared->solo_iid == 0)
 	{
@@ -406,7 +512,7 @@ serve_suspect(void)
 		if (iid == 0 && !others_busy())
 			Shared->solo_iid = 0;
 		else if (Shared->solo_iid == iid && !others_busy())
-			need_worker = !give_solo(role);
+			need_worker = !has_solo() && !give_solo(role);
 	}
 	LWLockRelease(Shared->lock);
 	if (need_worker)
@@ -419,6 +525,7 @@ turn(bool sweep)
 	MemoryContext cxt = CurrentMemoryContext;
 	Asked		asked;
 	RoleReady  *roles;
+	bool	   *has_worker;
 	int			nroles;
 	TimestampTz next;
 
@@ -426,6 +533,7 @@ turn(bool sweep)
 	MemoryContextSwitchTo(cxt);
 	leave_if_absent();
 	take_asked(&asked);
+	sweep = sweep || asked.sweep;
 	if (sweep)
 		LeaseReleaseStale(InvalidOid, !my_slot->has_run);
 	while (TimerFireDue(InvalidOid) > 0)
@@ -438,8 +546,19 @@ turn(bool sweep)
 	ProcessBegin();
 	MemoryContextSwitchTo(cxt);
 	nroles = ReadyRoles(&roles);
+	has_worker = palloc(sizeof(bool) * Max(nroles, 1));
+	/* who has no worker comes first */
 	for (int i = 0; i < nroles; i++)
-		serve_role(roles[i].role, roles[i].unclaimed);
+	{
+		has_worker[i] = count_workers(roles[i].role, false) > 0;
+		if (!has_worker[i])
+			serve_role(roles[i].role, roles[i].unclaimed);
+	}
+	for (int i = 0; i < nroles; i++)
+	{
+		if (has_worker[i])
+			serve_role(roles[i].role, roles[i].unclaimed);
+	}
 	serve_suspect();
 	next = TimerNext();
 	ProcessCommit();
@@ -456,10 +575,26 @@ sleep_time(TimestampTz next, TimestampTz next_sweep)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until = next_sweep;
 
+	/*
+	 * What is due and was not fired is locked by somebody: that can take any
+	 * time.
+	 */
+	if (next != 0 && next <= now)
+	{
+		locked_ms = Min(Max(locked_ms * 2, 1), LOCKED_MAX_MS);
+		next = now + locked_ms * INT64CONST(1000);
+	}
+	else
+		locked_ms = 0;
 	if (next != 0)
 		until = Min(until, next);
 	if (no_room_until > now)
 		until = Min(until, no_room_until);
+	for (int i = 0; i < nrefused; i++)
+	{
+		if (refused[i].until > now)
+			until = Min(until, refused[i].until);
+	}
 
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->next_wake = until;

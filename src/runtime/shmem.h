@@ -38,6 +38,7 @@ typedef struct SchedulerSlot
 	bool		has_run;		/* since the server started */
 
 	bool		scan;			/* look at everything */
+	bool		sweep;			/* a worker has left */
 	TimestampTz next_wake;		/* when it will wake up by itself */
 	int			nhints;
 	int64		hints[SCHEDULER_MAX_HINTS]; /* instances with messages */
@@ -59,6 +60,8 @@ typedef struct WorkerSlot
 	pid_t		pid;
 	Latch	   *latch;
 	bool		leave;			/* asked to make room */
+	bool		failed;			/* ended before it was connected */
+	bool		woken;			/* told of work, and has not looked yet */
 	int64		solo_iid;		/* to be run alone, 0: none */
 	TimestampTz since;			/* when the state began */
 } WorkerSlot;

@@ -69,8 +69,10 @@ wake_worker(Oid role)
 		WorkerSlot *worker = &Shared->workers[i];
 
 		if (worker->state == WORKER_IDLE && worker->role == role &&
-			worker->database == MyDatabaseId)
+			worker->database == MyDatabaseId && !worker->woken &&
+			!worker->leave)
 		{
+			worker->woken = true;
 			SetLatch(worker->latch);
 			return true;
 		}

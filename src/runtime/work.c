@@ -199,11 +199,11 @@ work_some(Transactions *tx, Oid role)
 
 	for (int i = 0; i < count; i++)
 		DriveInstance(tx, iids[i], LeaseTake());
-	if (count > 0 && WorkSlot != NULL)
-	{
+	/* a suspect that could not be claimed is somebody else's by now */
+	if (WorkSlot != NULL)
 		WorkSoloEnd(WorkSlot);
+	if (count > 0 && WorkSlot != NULL)
 		clean_session();
-	}
 	return count;
 }
 
@@ -239,6 +239,9 @@ work(int64 max_instances)
 				break;
 			done += count;
 			MemoryContextReset(turn);
+			/* another role's turn, once something was done for this one */
+			if (WorkSlot != NULL && WorkSlot->leave)
+				max_instances = done;
 		}
 	} while (done > done_before && done < max_instances);
 	TransactionsClose(&tx);

@@ -32,6 +32,7 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/shmem.h"
 #include "runtime/work.h"
@@ -41,22 +42,29 @@ static WorkerSlot *my_slot;
 
 /*
  * worker_exit: make room.  What we had claimed was given back before
- * (lease.c).
+ * (lease.c), or is stale now.
+ *
+ * The server tells the scheduler that started us; this may be another one.
  */
 static void
 worker_exit(int code, Datum arg)
 {
 	SchedulerSlot *scheduler;
 
+	LeaseDrop();
 	WorkSoloEnd(my_slot);
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	scheduler = SharedScheduler(my_slot->database);
+	if (scheduler != NULL)
+	{
+		scheduler->sweep = true;
+		if (scheduler->latch != NULL)
+			SetLatch(scheduler->latch);
+	}
+	my_slot->failed = my_slot->state == WORKER_STARTING;
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
-	/* the one that started us may be gone, and not be told */
-	scheduler = SharedScheduler(my_slot->database);
-	if (scheduler != NULL && scheduler->latch != NULL)
-		SetLatch(scheduler->latch);
 	LWLockRelease(Shared->lock);
 }
 
@@ -73,6 +81,12 @@ set_state(WorkerState state)
 	if (state == WORKER_IDLE && Shared->solo_iid != 0 &&
 		scheduler != NULL && scheduler->latch != NULL)
 		SetLatch(scheduler->latch);
+	/* told of more than what we found: others have to look too */
+	scheduler = SharedScheduler(my_slot->database);
+	if (state == WORKER_BUSY && my_slot->woken &&
+		scheduler != NULL && scheduler->latch != NULL)
+		SetLatch(scheduler->latch);
+	my_slot->woken = false;
 	LWLockRelease(Shared->lock);
 }
 
@@ -153,21 +167,27 @@ has_work(void)
 	return found;
 }
 
+/*
+ * may_stay: is this the last worker of its role?  If not it leaves, and is not
+ * counted by the others any more.
+ */
 static bool
-is_last_of_role(void)
+may_stay(void)
 {
 	bool		last = true;
 
-	LWLockAcquire(Shared->lock, LW_SHARED);
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < Shared->nslots; i++)
 	{
 		WorkerSlot *worker = &Shared->workers[i];
 
 		if (worker != my_slot && worker->state != WORKER_FREE &&
-			worker->database == my_slot->database &&
+			!worker->leave && worker->database == my_slot->database &&
 			worker->role == my_slot->role)
 			last = false;
 	}
+	if (!last)
+		my_slot->leave = true;
 	LWLockRelease(Shared->lock);
 	return last;
 }
@@ -181,20 +201,28 @@ rest(void)
 	long		timeout = durable_worker_idle_timeout;
 	TimestampTz since = GetCurrentTimestamp();
 
-	if (is_last_of_role())
-		timeout *= 10;
-	if (has_work())
-		return true;
-	for (;;)
+	while (!my_slot->leave)
 	{
 		long		waited = (GetCurrentTimestamp() - since) / 1000;
 
-		if (waited >= timeout || my_slot->leave)
+		/* what is made ready from now on wakes us again */
+		my_slot->woken = false;
+		if (has_work())
+			return true;
+		if (waited >= timeout && !may_stay())
+			return false;
+		if (waited >= timeout)
+			timeout = durable_worker_idle_timeout * 10L;
+		if (waited >= timeout)
 			return false;
 		/* who wakes us has something, mostly; the claim will tell */
 		if (ProcessSleep(WAIT_WORKER, timeout - waited) && !my_slot->leave)
+		{
+			my_slot->woken = false;
 			return true;
+		}
 	}
+	return false;
 }
 
 /*
@@ -230,10 +258,10 @@ DurableWorkerMain(Datum arg)
 	my_slot = &Shared->workers[DatumGetInt32(arg)];
 	IsDurableWorker = true;
 	WorkSlot = my_slot;
+	before_shmem_exit(worker_exit, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(my_slot->database, my_slot->role,
 											  COMPAT_WORKER_FLAGS);
 	undo_role_settings();
-	before_shmem_exit(worker_exit, (Datum) 0);
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->state = WORKER_BUSY;
 	my_slot->pid = MyProcPid;
