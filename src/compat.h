@@ -10,6 +10,7 @@
 #define DURABLE_COMPAT_H
 
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
@@ -24,6 +25,10 @@
 	object_aclcheck(NamespaceRelationId, (namespace), (role), (mode))
 #define compat_database_aclcheck(database, role, mode) \
 	object_aclcheck(DatabaseRelationId, (database), (role), (mode))
+#define compat_extension_ownercheck(extension, role) \
+	object_ownercheck(ExtensionRelationId, (extension), (role))
+#define compat_database_ownercheck(database, role) \
+	object_ownercheck(DatabaseRelationId, (database), (role))
 #else
 #define compat_proc_aclcheck(function, role, mode) \
 	pg_proc_aclcheck((function), (role), (mode))
@@ -31,6 +36,10 @@
 	pg_namespace_aclcheck((namespace), (role), (mode))
 #define compat_database_aclcheck(database, role, mode) \
 	pg_database_aclcheck((database), (role), (mode))
+#define compat_extension_ownercheck(extension, role) \
+	pg_extension_ownercheck((extension), (role))
+#define compat_database_ownercheck(database, role) \
+	pg_database_ownercheck((database), (role))
 #endif
 
 /* 16 made the look-up of settings public. */

@@ -95,7 +95,7 @@ sleep_until_end(int64 iid, TimestampTz until)
 	if (now >= until)
 		return false;
 	(void) ConditionVariableTimedSleep(&Shared->ended[iid % RESULT_CONDITIONS],
-									   Min((until - now) / 1000 + 1, INT_MAX),
+									   Min((until - now) / 1000 + 1, durable_sweep_interval),
 									   ProcessWaitEvent(WAIT_RESULT));
 	return true;
 }

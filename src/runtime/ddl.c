@@ -14,13 +14,18 @@
 
 #include <signal.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "utils/syscache.h"
 
+#include "compat.h"
 #include "runtime/ddl.h"
 #include "runtime/process.h"
 #include "runtime/shmem.h"
@@ -90,6 +95,38 @@ database_to_leave(Node *statement)
 	return NULL;
 }
 
+static bool
+has_createdb(void)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * may_succeed: the rights the command asks for.  Who has not got them must
+ * not send our processes away either.
+ */
+static bool
+may_succeed(Node *statement, Oid database, ProcessUtilityContext context)
+{
+	bool		owner = compat_database_ownercheck(database, GetUserId());
+
+	if (IsA(statement, CreatedbStmt))
+		return (superuser() || has_createdb()) && context == PROCESS_UTILITY_TOPLEVEL &&
+			!IsTransactionBlock();
+	if (database == MyDatabaseId || !owner)
+		return false;
+	if (IsA(statement, RenameStmt))
+		return superuser() || has_createdb();
+	return context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock();
+}
+
 /*
  * send_away: tell our processes in a database to leave; how many there are.
  */
@@ -153,6 +190,40 @@ admit(Oid database)
 	LWLockRelease(Shared->lock);
 }
 
+static bool left_extension = false;
+
+/*
+ * on_transaction_event: DROP EXTENSION is over, or was undone.
+ */
+static void
+on_transaction_event(XactEvent event, void *arg)
+{
+	if (!left_extension)
+		return;
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
+		event == XACT_EVENT_PREPARE)
+	{
+		left_extension = false;
+		admit(MyDatabaseId);
+	}
+}
+
+/*
+ * leave_extension: DROP EXTENSION locks our tables, which a step keeps until
+ * its end.  Not when a worker says it: it would send itself away.
+ */
+static void
+leave_extension(Node *statement)
+{
+	Oid			extension = get_extension_oid("durable", true);
+
+	if (!IsA(statement, DropStmt) || !OidIsValid(extension) || IsDurableWorker ||
+		!compat_extension_ownercheck(extension, GetUserId()))
+		return;
+	left_extension = true;
+	clear_database(MyDatabaseId);
+}
+
 static void
 run_command(PlannedStmt *statement, const char *source, bool read_only_tree,
 			ProcessUtilityContext context, ParamListInfo params,
@@ -177,19 +248,24 @@ on_process_utility(PlannedStmt *statement, const char *source,
 	Oid			database = InvalidOid;
 
 	if (is_about_extension(statement->utilityStmt))
+	{
+		WakeupLauncher();
+		leave_extension(statement->utilityStmt);
+	}
+	if (IsA(statement->utilityStmt, CreatedbStmt))
 		WakeupLauncher();
 	if (name != NULL)
 		database = get_database_oid(name, true);
-	if (!OidIsValid(database))
+	if (!OidIsValid(database) || !may_succeed(statement->utilityStmt, database, context))
 	{
 		run_command(statement, source, read_only_tree, context, params,
 					environment, receiver, completion);
 		return;
 	}
 
-	clear_database(database);
 	PG_TRY();
 	{
+		clear_database(database);
 		run_command(statement, source, read_only_tree, context, params,
 					environment, receiver, completion);
 	}
@@ -208,4 +284,5 @@ DdlInstall(void)
 {
 	prev_process_utility_hook = ProcessUtility_hook;
 	ProcessUtility_hook = on_process_utility;
+	RegisterXactCallback(on_transaction_event, NULL);
 }

@@ -155,7 +155,7 @@ mark_failed(int i)
 static void
 check_started(void)
 {
-	for (int i = 0; i < Shared->nslots; i++)
+	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		pid_t		pid;
 
@@ -194,7 +194,7 @@ static void
 forget_databases(List *databases)
 {
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < Shared->nslots; i++)
+	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		SchedulerSlot *slot = &Shared->schedulers[i];
 		bool		found = false;
@@ -204,6 +204,14 @@ forget_databases(List *databases)
 			found = found || ((Database *) lfirst(lc))->oid == slot->database;
 		if (found || !OidIsValid(slot->database))
 			continue;
+		for (int w = 0; w < Shared->nslots; w++)
+		{
+			WorkerSlot *worker = &Shared->workers[w];
+
+			if (worker->state != WORKER_FREE && worker->pid != 0 &&
+				worker->database == slot->database)
+				kill(worker->pid, SIGTERM);
+		}
 		if (slot->pid != 0)
 			kill(slot->pid, SIGTERM);
 		else if (slot->state != SCHEDULER_STARTING &&
@@ -230,7 +238,7 @@ DurableLauncherMain(Datum arg)
 	LWLockRelease(Shared->lock);
 
 	handles = MemoryContextAllocZero(TopMemoryContext,
-									 sizeof(BackgroundWorkerHandle *) * Shared->nslots);
+									 sizeof(BackgroundWorkerHandle *) * MAX_DATABASES);
 	cxt = AllocSetContextCreate(TopMemoryContext, "durable launcher",
 								ALLOCSET_DEFAULT_SIZES);
 	for (;;)

@@ -50,11 +50,18 @@ static BackgroundWorkerHandle **handles;
 static TimestampTz no_room_until = 0;
 static bool no_room_logged = false;
 
-/* Roles whose workers could not connect, and until when none is started. */
-#define MAX_REFUSED	64
+/*
+ * Roles whose workers could not connect or died, and until when none is
+ * started.  The first time costs nothing: somebody may have sent it away.
+ */
+#define MAX_REFUSED			64
+#define FIRST_REFUSAL_MS	100
+#define MAX_REFUSAL_MS		10000
 static struct
 {
 	Oid			role;
+	int			failures;		/* shortly after one another */
+	TimestampTz last;
 	TimestampTz until;
 }			refused[MAX_REFUSED];
 static int	nrefused = 0;
@@ -140,22 +147,31 @@ leave_if_absent(void)
  */
 
 /*
- * back_off: a worker of the role could not connect: not at once again.
+ * back_off: a worker of the role could not connect, or died.
  */
 static void
 back_off(Oid role)
 {
+	TimestampTz now = GetCurrentTimestamp();
+	int64		delay = 0;
 	int			i = 0;
 
-	while (i < nrefused - 1 && refused[i].role != role)
+	while (i < nrefused && refused[i].role != role)
 		i++;
-	if (nrefused == 0 || refused[i].role != role)
+	if (i == nrefused)
 	{
-		if (nrefused < MAX_REFUSED)
-			i = nrefused++;
+		i = nrefused < MAX_REFUSED ? nrefused++ : 0;
+		memset(&refused[i], 0, sizeof(refused[i]));
 		refused[i].role = role;
 	}
-	refused[i].until = GetCurrentTimestamp() + NO_ROOM_MS * INT64CONST(1000);
+	if (refused[i].last < now - 2 * MAX_REFUSAL_MS * INT64CONST(1000))
+		refused[i].failures = 0;
+	if (refused[i].failures > 0)
+		delay = Min(FIRST_REFUSAL_MS << Min(refused[i].failures, 10),
+					MAX_REFUSAL_MS);
+	refused[i].failures++;
+	refused[i].last = now;
+	refused[i].until = now + delay * 1000;
 }
 
 static bool
@@ -298,10 +314,11 @@ wake_workers(Oid role, int wanted)
 
 /*
  * make_room: ask a worker of another role to leave: an idle one, or one of the
- * role that has most, after what it has claimed.  One at a time.
+ * role that has most, after what it has claimed.  One at a time.  When the
+ * server has no room, an idle one of another database will do.
  */
 static void
-make_room(Oid role)
+make_room(Oid role, bool anywhere)
 {
 	WorkerSlot *chosen = NULL;
 	int			most = 0;
@@ -311,8 +328,11 @@ make_room(Oid role)
 		WorkerSlot *worker = &Shared->workers[i];
 		int			count;
 
-		if (worker->database != MyDatabaseId || worker->role == role ||
-			worker->state == WORKER_FREE || worker->state == WORKER_STARTING)
+		if (worker->state == WORKER_FREE || worker->state == WORKER_STARTING)
+			continue;
+		if (worker->database != MyDatabaseId ?
+			!anywhere || worker->state != WORKER_IDLE || worker->leave :
+			worker->role == role)
 			continue;
 		if (worker->leave)
 			return;
@@ -332,6 +352,29 @@ make_room(Oid role)
 }
 
 /*
+ * send_surplus_away: when durable.max_workers has become less.
+ */
+static void
+send_surplus_away(void)
+{
+	int			surplus;
+
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	surplus = count_workers(InvalidOid, false) - durable_max_workers;
+	for (int i = 0; i < Shared->nslots && surplus > 0; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+
+		if (worker->database != MyDatabaseId || worker->latch == NULL)
+			continue;
+		worker->leave = true;
+		SetLatch(worker->latch);
+		surplus--;
+	}
+	LWLockRelease(Shared->lock);
+}
+
+/*
  * reserve_slot: for a new worker of a role, or -1 if it cannot have one now.
  */
 static int
@@ -340,7 +383,7 @@ reserve_slot(Oid role)
 	if (count_workers(InvalidOid, false) >= durable_max_workers)
 	{
 		if (count_workers(role, false) == 0)
-			make_room(role);
+			make_room(role, false);
 		return -1;
 	}
 	for (int i = 0; i < Shared->nslots; i++)
@@ -389,6 +432,8 @@ start_worker(Oid role, int i)
 	{
 		LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 		Shared->workers[i].state = WORKER_FREE;
+		if (count_workers(role, false) == 0)
+			make_room(role, true);
 		LWLockRelease(Shared->lock);
 		no_room();
 	}
@@ -545,6 +590,7 @@ turn(bool sweep)
 
 	ProcessBegin();
 	MemoryContextSwitchTo(cxt);
+	send_surplus_away();
 	nroles = ReadyRoles(&roles);
 	has_worker = palloc(sizeof(bool) * Max(nroles, 1));
 	/* who has no worker comes first */
@@ -570,10 +616,10 @@ turn(bool sweep)
  * sleep_time: until the next timer, the sweep, or room for a worker.
  */
 static long
-sleep_time(TimestampTz next, TimestampTz next_sweep)
+sleep_time(TimestampTz next, TimestampTz sweep_at)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz until = next_sweep;
+	TimestampTz until = sweep_at;
 
 	/*
 	 * What is due and was not fired is locked by somebody: that can take any
@@ -602,11 +648,20 @@ sleep_time(TimestampTz next, TimestampTz next_sweep)
 	return until <= now ? 0 : (until - now + 999) / 1000;
 }
 
+/*
+ * next_sweep: asked anew each time, the interval may have been reloaded.
+ */
+static TimestampTz
+next_sweep(TimestampTz last)
+{
+	return last + durable_sweep_interval * INT64CONST(1000);
+}
+
 void
 DurableSchedulerMain(Datum arg)
 {
 	MemoryContext cxt;
-	TimestampTz next_sweep = 0;
+	TimestampTz last_sweep = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -631,16 +686,16 @@ DurableSchedulerMain(Datum arg)
 	for (;;)
 	{
 		TimestampTz now = GetCurrentTimestamp();
-		bool		sweep = free_dead_slots() || now >= next_sweep;
+		bool		sweep = free_dead_slots() || now >= next_sweep(last_sweep);
 		TimestampTz next;
 
 		if (sweep)
-			next_sweep = now + durable_sweep_interval * INT64CONST(1000);
+			last_sweep = now;
 		MemoryContextReset(cxt);
 		MemoryContextSwitchTo(cxt);
 		next = turn(sweep);
 		pgstat_report_stat(true);
 		pgstat_report_activity(STATE_IDLE, NULL);
-		(void) ProcessSleep(WAIT_SCHEDULER, sleep_time(next, next_sweep));
+		(void) ProcessSleep(WAIT_SCHEDULER, sleep_time(next, next_sweep(last_sweep)));
 	}
 }

@@ -32,7 +32,7 @@ static Size
 workers_offset(void)
 {
 	return schedulers_offset() +
-		MAXALIGN(sizeof(SchedulerSlot) * max_worker_processes);
+		MAXALIGN(sizeof(SchedulerSlot) * MAX_DATABASES);
 }
 
 static Size
@@ -110,7 +110,7 @@ SharedSchedulerFailed(SchedulerSlot *slot)
 SchedulerSlot *
 SharedScheduler(Oid database)
 {
-	for (int i = 0; i < Shared->nslots; i++)
+	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		if (Shared->schedulers[i].database == database)
 			return &Shared->schedulers[i];

@@ -13,7 +13,8 @@
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-#define SCHEDULER_MAX_HINTS	256
+#define MAX_DATABASES		512
+#define SCHEDULER_MAX_HINTS	64
 #define RESULT_CONDITIONS	64
 
 typedef enum SchedulerState
@@ -71,7 +72,7 @@ typedef struct DurableShared
 	LWLock	   *lock;			/* for all of this but the conditions */
 	pid_t		launcher_pid;
 	Latch	   *launcher_latch;
-	int			nslots;
+	int			nslots;			/* of workers */
 	int64		solo_iid;		/* a suspect: nothing else is claimed */
 	Oid			solo_database;
 	SchedulerSlot *schedulers;

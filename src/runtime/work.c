@@ -93,7 +93,7 @@ WorkSoloEnd(WorkerSlot *slot)
 	{
 		slot->solo_iid = 0;
 		Shared->solo_iid = 0;
-		for (int i = 0; i < Shared->nslots; i++)
+		for (int i = 0; i < MAX_DATABASES; i++)
 		{
 			if (Shared->schedulers[i].latch != NULL)
 				SetLatch(Shared->schedulers[i].latch);
@@ -139,8 +139,12 @@ claim(Transactions *tx, Oid role, int64 **iids)
 }
 
 /*
- * clean_session: what instances left in a worker's session must not meet the
- * next ones.  Nothing is claimed now, so the lease can be let go of.
+ * clean_session: what an instance left in a worker's session must not meet
+ * the next one.
+ *
+ * Its advisory locks can only be dropped together with the one of our lease.
+ * Should somebody look just then, the rest of what we claimed together is
+ * taken over, and the fence keeps us from it.
  */
 static void
 clean_session(void)
@@ -198,12 +202,17 @@ work_some(Transactions *tx, Oid role)
 	int			count = claim(tx, role, &iids);
 
 	for (int i = 0; i < count; i++)
+	{
 		DriveInstance(tx, iids[i], LeaseTake());
+		if (WorkSlot == NULL)
+			continue;
+		clean_session();
+		/* an abort in the next one must not bring it back */
+		TransactionCommit(tx);
+	}
 	/* a suspect that could not be claimed is somebody else's by now */
 	if (WorkSlot != NULL)
 		WorkSoloEnd(WorkSlot);
-	if (count > 0 && WorkSlot != NULL)
-		clean_session();
 	return count;
 }
 

@@ -61,7 +61,7 @@ worker_exit(int code, Datum arg)
 		if (scheduler->latch != NULL)
 			SetLatch(scheduler->latch);
 	}
-	my_slot->failed = my_slot->state == WORKER_STARTING;
+	my_slot->failed = my_slot->state == WORKER_STARTING || code != 0;
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
@@ -235,7 +235,8 @@ undo_role_settings(void)
 {
 	static const char *const settings[][2] = {
 		{"role", "none"}, {"lock_timeout", "0"}, {"transaction_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"}
+		{"idle_in_transaction_session_timeout", "0"},
+		{"exit_on_error", "off"}
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)

@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -47,7 +48,7 @@ static Statement insert_instance = {
 	" i.seed, i.tags, i.suspended IS NOT NULL, i.end_seq IS NOT NULL," \
 	" v.function, v.whole, w.sandbox, w.owner, w.activity_retry," \
 	" r.lease, t.wake_at, i.suspect," \
-	" i.xmin = pg_catalog.pg_current_xact_id_if_assigned()::xid" \
+	" i.xmin" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
 	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
@@ -157,7 +158,8 @@ read_row(MemoryContext cxt)
 	row->wake_at = StatementTime(0, 23);
 	row->suspect = DatumGetBool(StatementColumn(0, 24, &isnull));
 	value = StatementColumn(0, 25, &isnull);
-	row->mine = !isnull && DatumGetBool(value);
+	row->mine = !isnull &&
+		TransactionIdIsCurrentTransactionId(DatumGetTransactionId(value));
 	return row;
 }
 

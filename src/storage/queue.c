@@ -165,7 +165,7 @@ static Statement next_timer = {
 
 static Statement has_ready = {
 	"SELECT 1 FROM durable_internal.ready r"
-	" WHERE r.run_as = $1 AND r.lease IS NULL AND NOT r.suspect LIMIT 1",
+	" WHERE r.run_as = $1 AND r.lease IS NULL AND NOT r.suspect LIMIT 1 FOR UPDATE SKIP LOCKED",
 	1, {OIDOID}, NULL
 };
 
@@ -183,7 +183,8 @@ static Statement ready_roles = {
 };
 
 static Statement hold_role = {
-	"WITH gone AS (DELETE FROM durable_internal.ready WHERE run_as = $1 AND lease IS NULL RETURNING iid)"
+	"WITH gone AS (DELETE FROM durable_internal.ready WHERE iid IN (SELECT r.iid FROM durable_internal.ready r"
+	" WHERE r.run_as = $1 AND r.lease IS NULL FOR UPDATE SKIP LOCKED) RETURNING iid)"
 	" UPDATE durable_internal.instance i SET suspended = 'held', reason = $2"
 	" FROM gone WHERE i.iid = gone.iid",
 	2, {OIDOID, TEXTOID}, NULL
