@@ -61,7 +61,8 @@ worker_exit(int code, Datum arg)
 		if (scheduler->latch != NULL)
 			SetLatch(scheduler->latch);
 	}
-	my_slot->failed = my_slot->state == WORKER_STARTING || code != 0;
+	my_slot->failed = my_slot->state == WORKER_STARTING ||
+		(my_slot->state == WORKER_BUSY && code != 0);
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
