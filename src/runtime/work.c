@@ -82,6 +82,10 @@ check_can_commit(FunctionCallInfo fcinfo)
 
 WorkerSlot *WorkSlot = NULL;
 
+/* How many instances are claimed together, at the most, and from when on. */
+#define MAX_CLAIMED			8
+#define CLAIMS_FOR_ONE_MORE	16
+
 /*
  * WorkSoloEnd: the suspect that ran alone is done, and the others go on.
  */
@@ -105,10 +109,12 @@ WorkSoloEnd(WorkerSlot *slot)
 /*
  * claim_any: the next instances, unless one is to run alone.
  *
- * Without the background runtime suspects are run like all others.
+ * One at a time, and more the longer the queue does not run dry: those that
+ * are claimed together share a commit, but wait for each other.  Without the
+ * background runtime suspects are run like all others.
  */
 static int
-claim_any(Oid role, int64 **iids)
+claim_any(Oid role, int64 done, int64 **iids)
 {
 	if (WorkSlot != NULL && WorkSlot->solo_iid != 0)
 	{
@@ -118,16 +124,17 @@ claim_any(Oid role, int64 **iids)
 	}
 	if (Shared != NULL && Shared->solo_iid != 0)
 		return 0;
-	return ReadyClaim(role, LeaseTake(), Shared == NULL, iids);
+	return ReadyClaim(role, LeaseTake(), Shared == NULL,
+					  Min(1 + done / CLAIMS_FOR_ONE_MORE, MAX_CLAIMED), iids);
 }
 
 /*
  * claim: take instances, for good before any of their code runs.
  */
 static int
-claim(Transactions *tx, Oid role, int64 **iids)
+claim(Transactions *tx, Oid role, int64 done, int64 **iids)
 {
-	int			count = claim_any(role, iids);
+	int			count = claim_any(role, done, iids);
 
 	if (count > 0)
 	{
@@ -196,10 +203,10 @@ find_work(Transactions *tx, Oid role)
  * work_some: claim and drive; how many there were.
  */
 static int
-work_some(Transactions *tx, Oid role)
+work_some(Transactions *tx, Oid role, int64 done)
 {
 	int64	   *iids;
-	int			count = claim(tx, role, &iids);
+	int			count = claim(tx, role, done, &iids);
 
 	for (int i = 0; i < count; i++)
 	{
@@ -242,7 +249,7 @@ work(int64 max_instances)
 			find_work(&tx, role);
 		while (done < max_instances)
 		{
-			int			count = work_some(&tx, role);
+			int			count = work_some(&tx, role, done - done_before);
 
 			if (count == 0)
 				break;

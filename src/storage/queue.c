@@ -30,21 +30,15 @@ static Statement insert_ready = {
 	1, {INT8OID}, NULL
 };
 
-/*
- * One at a time, or up to eight when the queue is deep: those that are claimed
- * together share a commit, but wait for each other.
- */
 static Statement claim_next = {
 	"WITH next AS (SELECT r.iid, r.priority FROM durable_internal.ready r"
 	" WHERE r.run_as = $1 AND r.lease IS NULL AND (NOT r.suspect OR $3)"
-	" ORDER BY r.priority DESC, r.iid LIMIT GREATEST(1, LEAST(8,"
-	" (SELECT pg_catalog.count(*) FROM (SELECT 1 FROM durable_internal.ready d"
-	" WHERE d.run_as = $1 AND d.lease IS NULL LIMIT 128) x) / 16)) FOR UPDATE SKIP LOCKED),"
+	" ORDER BY r.priority DESC, r.iid LIMIT $4 FOR UPDATE SKIP LOCKED),"
 	" claimed AS (UPDATE durable_internal.ready u"
 	" SET lease = $2, leased_at = pg_catalog.clock_timestamp()"
 	" FROM next WHERE u.iid = next.iid RETURNING u.iid, u.priority)"
 	" SELECT iid FROM claimed ORDER BY priority DESC, iid",
-	3, {OIDOID, INT8OID, BOOLOID}, NULL
+	4, {OIDOID, INT8OID, BOOLOID, INT4OID}, NULL
 };
 
 static Statement claim_one = {
@@ -227,15 +221,17 @@ ReadyInsert(int64 iid)
 }
 
 /*
- * ReadyClaim: take the next instances of a role; how many there are.
+ * ReadyClaim: take the next instances of a role, no more than limit; how many
+ * there are.
  */
 int
-ReadyClaim(Oid run_as, int64 lease, bool suspects, int64 **iids)
+ReadyClaim(Oid run_as, int64 lease, bool suspects, int limit, int64 **iids)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
-	Datum		values[3] = {
-		ObjectIdGetDatum(run_as), Int64GetDatum(lease), BoolGetDatum(suspects)
+	Datum		values[4] = {
+		ObjectIdGetDatum(run_as), Int64GetDatum(lease),
+		BoolGetDatum(suspects), Int32GetDatum(limit)
 	};
 	int			count;
 

@@ -136,7 +136,8 @@ extern void InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error);
 /* ---- queue.c: what can run, what is running, what sleeps ---- */
 
 extern void ReadyInsert(int64 iid);
-extern int	ReadyClaim(Oid run_as, int64 lease, bool suspects, int64 **iids);
+extern int	ReadyClaim(Oid run_as, int64 lease, bool suspects, int limit,
+						int64 **iids);
 extern bool ReadyClaimOne(int64 iid, int64 lease);
 extern bool ReadyDelete(int64 iid, int64 lease);
 extern bool ReadyRelease(int64 iid, int64 lease);
