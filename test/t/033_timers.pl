@@ -145,7 +145,9 @@ SKIP:
 	# what is shown is that nothing happens in some time
 	select undef, undef, undef, 3;
 	my %woken = map { $_ => switches($_) - $before{$_} } @pids;
-	is(join(' ', map { $woken{$_} } @pids), join(' ', map { 0 } @pids), 'nobody wakes up');
+	# once is possible: a worker that now counts on staying longer
+	is(join(' ', grep { $woken{$_} > 1 } @pids), '', 'nobody wakes up')
+	  or diag(join ' ', values %woken);
 	is(sql('SELECT pg_current_wal_insert_lsn()'), $lsn, 'no WAL is written');
 }
 
