@@ -17,7 +17,7 @@ SELECT status, wake_at - created_at BETWEEN '1 h' AND '1 h 1 min' AS in_an_hour 
 CREATE TABLE deadline AS SELECT wake_at FROM durable.timers WHERE id = 'hour';
 SELECT durable_run('hour');
 SELECT wake_at = (SELECT wake_at FROM deadline) AS unmoved FROM durable.timers WHERE id = 'hour';
--- no process, lock or lease is left
+-- E2: no process, lock or lease is left
 SELECT count(*) FROM durable_internal.ready;
 -- due: fired by the next look
 UPDATE durable_internal.history SET wake_at = now() WHERE event = 'TimerStarted';

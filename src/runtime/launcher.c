@@ -132,6 +132,7 @@ slot_to_start(Oid database, TimestampTz now, TimestampTz *next)
 							  slot->state == SCHEDULER_FAILED))
 	{
 		slot->state = SCHEDULER_STARTING;
+		slot->probe_again = false;
 		i = slot - Shared->schedulers;
 	}
 	LWLockRelease(Shared->lock);

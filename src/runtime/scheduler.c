@@ -42,12 +42,16 @@
 /* How soon to try again when there was no room for a worker. */
 #define NO_ROOM_MS	1000
 
+/* How long a few more instances than workers are no reason for another one. */
+#define RUSH_MS		5
+
 /* How often to look, at the least, at a timer that is due but locked. */
 #define LOCKED_MAX_MS	256
 
 static SchedulerSlot *my_slot;
 static BackgroundWorkerHandle **handles;
 static TimestampTz no_room_until = 0;
+static TimestampTz rush_until = 0;
 static bool no_room_logged = false;
 
 /*
@@ -135,7 +139,8 @@ leave_if_absent(void)
 	if (StorageInstalled())
 		return;
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
-	my_slot->state = SCHEDULER_ABSENT;
+	/* CREATE EXTENSION may have committed since we looked */
+	my_slot->state = my_slot->probe_again ? SCHEDULER_UNKNOWN : SCHEDULER_ABSENT;
 	LWLockRelease(Shared->lock);
 	AbortCurrentTransaction();
 	proc_exit(0);
@@ -441,6 +446,35 @@ start_worker(Oid role, int i)
 }
 
 /*
+ * is_passing: is this a moment's rush, which the workers there are will see
+ * to before another could be started?
+ *
+ * Starting a process costs more than most instances.  If they are still there
+ * a little later, another worker is needed.
+ */
+static bool
+is_passing(Oid role, int unclaimed)
+{
+	static Oid	rushed = InvalidOid;
+	static TimestampTz since = 0;
+	TimestampTz now = GetCurrentTimestamp();
+	int			workers;
+
+	LWLockAcquire(Shared->lock, LW_SHARED);
+	workers = count_workers(role, false);
+	LWLockRelease(Shared->lock);
+	if (workers == 0 || unclaimed > 2 * workers)
+		return false;
+	if (rushed != role || since < now - 10 * RUSH_MS * INT64CONST(1000))
+	{
+		rushed = role;
+		since = now;
+	}
+	rush_until = since + RUSH_MS * INT64CONST(1000);
+	return now < rush_until;
+}
+
+/*
  * serve_role: wake or start workers for instances nobody has claimed.
  */
 static void
@@ -461,7 +495,7 @@ serve_role(Oid role, int unclaimed)
 
 	/* one more a turn: several roles share the room */
 	if (woken < unclaimed && no_room_until <= GetCurrentTimestamp() &&
-		!is_refused(role))
+		!is_refused(role) && !is_passing(role, unclaimed - woken))
 	{
 		int			i;
 
@@ -636,6 +670,8 @@ sleep_time(TimestampTz next, TimestampTz sweep_at)
 		until = Min(until, next);
 	if (no_room_until > now)
 		until = Min(until, no_room_until);
+	if (rush_until > now)
+		until = Min(until, rush_until);
 	for (int i = 0; i < nrefused; i++)
 	{
 		if (refused[i].until > now)

@@ -37,6 +37,7 @@ typedef struct SchedulerSlot
 	TimestampTz not_before;
 	int			failures;		/* one after another */
 	bool		has_run;		/* since the server started */
+	bool		probe_again;	/* the extension came or went meanwhile */
 
 	bool		scan;			/* look at everything */
 	bool		sweep;			/* a worker has left */

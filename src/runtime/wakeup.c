@@ -102,9 +102,12 @@ wake_all(void)
 		if (for_scheduler)
 			SetLatch(scheduler->latch);
 	}
-	if (launcher_noted && scheduler != NULL &&
-		scheduler->state == SCHEDULER_ABSENT)
-		scheduler->state = SCHEDULER_UNKNOWN;
+	if (launcher_noted && scheduler != NULL)
+	{
+		scheduler->probe_again = true;
+		if (scheduler->state == SCHEDULER_ABSENT)
+			scheduler->state = SCHEDULER_UNKNOWN;
+	}
 	if (launcher_noted && Shared->launcher_latch != NULL)
 		SetLatch(Shared->launcher_latch);
 	LWLockRelease(Shared->lock);

@@ -11,7 +11,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 # Nothing here takes long; what would take until the next sweep is a failure.
-$PostgreSQL::Test::Utils::timeout_default = 30;
+$PostgreSQL::Test::Utils::timeout_default = 90;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -25,14 +25,14 @@ max_connections = 30
 CONF
 $node->start;
 
-my @roles = qw(ann bob cleo);
+my @roles = qw(app_ann app_bob cleo);
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION durable;
-CREATE ROLE ann LOGIN;
-CREATE ROLE bob LOGIN;
+CREATE ROLE app_ann LOGIN;
+CREATE ROLE app_bob LOGIN;
 CREATE ROLE cleo LOGIN;
-GRANT USAGE ON SCHEMA durable TO ann, bob, cleo;
+GRANT USAGE ON SCHEMA durable TO app_ann, app_bob, cleo;
 
 CREATE TABLE effect (id text, step int);
 CREATE TABLE gate (open bool);
@@ -260,7 +260,7 @@ sub terminate
 sub at_activity
 {
 	close_gate();
-	start('bob', 'in_activity', 1, 3);
+	start('app_bob', 'in_activity', 1, 3);
 	return pid_at('in_activity', 'note_at_gate:1');
 }
 
@@ -274,23 +274,23 @@ sub at_activity_in_place
 sub at_pass
 {
 	close_gate();
-	start('ann', 'in_pass', 1, 3);
+	start('app_ann', 'in_pass', 1, 3);
 	my $pid = pid_at('in_pass', 'note:1');
 	return $pid;
 }
 
 sub at_between_steps
 {
-	start('bob', 'between_steps', 1, 3);
+	start('app_bob', 'between_steps', 1, 3);
 	wait_for("SELECT count(*) > 0 FROM effect WHERE id LIKE 'between_steps-%'", 'between steps');
 	return sql("SELECT pid FROM pg_stat_activity WHERE query LIKE 'workflow between_steps%' AND backend_type = 'durable worker' LIMIT 1");
 }
 
 sub at_wait
 {
-	start('ann', 'in_wait', 3, 3);
+	start('app_ann', 'in_wait', 3, 3);
 	wait_for("SELECT count(*) = 3 FROM durable.instances WHERE status = 'waiting_for_event'", 'waiting');
-	return sql("SELECT pid FROM durable.workers WHERE role = 'ann' LIMIT 1");
+	return sql("SELECT pid FROM durable.workers WHERE role = 'app_ann' LIMIT 1");
 }
 
 sub signal_all

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-$PostgreSQL::Test::Utils::timeout_default = 30;
+$PostgreSQL::Test::Utils::timeout_default = 90;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -22,9 +22,9 @@ $node->start;
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION durable;
 CREATE EXTENSION plpython3u;
-CREATE ROLE ann LOGIN;
-CREATE ROLE bob LOGIN;
-GRANT USAGE ON SCHEMA durable TO ann, bob;
+CREATE ROLE app_ann LOGIN;
+CREATE ROLE app_bob LOGIN;
+GRANT USAGE ON SCHEMA durable TO app_ann, app_bob;
 CREATE TABLE effect (id text, step int);
 CREATE TABLE poison (deadly bool);
 INSERT INTO poison VALUES (true);
@@ -82,12 +82,12 @@ sub crashes
 
 # Started together: the poison dies among others at first, which are suspect
 # then as well, run alone, and are cleared.
-for my $role (qw(ann bob))
+for my $role (qw(app_ann app_bob))
 {
 	as($role, "SELECT count(durable_start('harmless', '[10]', id => 'harmless-$role-' || i)) FROM generate_series(1, 40) i");
 	as($role, "SELECT count(durable_start('harmless_in_place', '[10]', id => 'in-place-$role-' || i)) FROM generate_series(1, 40) i");
 }
-as('ann', "SELECT durable_start('poisonous', id => 'poison', priority => 1)");
+as('app_ann', "SELECT durable_start('poisonous', id => 'poison', priority => 1)");
 
 ok($node->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM durable.instances WHERE status NOT IN ('completed', 'held')"),
@@ -105,24 +105,24 @@ is(sql("SELECT count(*) FROM durable_internal.instance WHERE id <> 'poison' AND 
 	'0', 'no crash is counted for others');
 
 # The server is as alive as before.
-as('bob', "SELECT durable_start('harmless', '[2]', id => 'after')");
-is(as('bob', "SELECT durable_result('after', '20 s')"), '3', 'new instances run');
+as('app_bob', "SELECT durable_start('harmless', '[2]', id => 'after')");
+is(as('app_bob', "SELECT durable_result('after', '20 s')"), '3', 'new instances run');
 
 # Resumed while it still kills: held again, after as many crashes.
-as('ann', "SELECT durable_resume('poison')");
-as('bob', "SELECT count(durable_start('harmless_in_place', '[10]', id => 'again-' || i)) FROM generate_series(1, 20) i");
+as('app_ann', "SELECT durable_resume('poison')");
+as('app_bob', "SELECT count(durable_start('harmless_in_place', '[10]', id => 'again-' || i)) FROM generate_series(1, 20) i");
 $node->poll_query_until('postgres', 'SELECT true');
 ok($node->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM durable.instances WHERE status NOT IN ('completed', 'held')"),
 	'all has come to an end again');
-is(as('ann', "SELECT durable_status('poison')"), 'held', 'it is held again');
+is(as('app_ann', "SELECT durable_status('poison')"), 'held', 'it is held again');
 note('crashes in all: ' . crashes());
 cmp_ok(crashes(), '<=', 6, 'after no more crashes than before');
 
 # Mended and resumed, it goes on where it was (A8).
 sql('UPDATE poison SET deadly = false');
-as('ann', "SELECT durable_resume('poison')");
-is(as('ann', "SELECT durable_result('poison', '20 s')"), '6', 'mended, it completes');
+as('app_ann', "SELECT durable_resume('poison')");
+is(as('app_ann', "SELECT durable_result('poison', '20 s')"), '6', 'mended, it completes');
 is(sql("SELECT string_agg(step::text, ' ' ORDER BY step) FROM effect WHERE id = 'poison'"),
 	'1 2 3', 'each of its steps once');
 is(sql("SELECT crashes, suspect FROM durable_internal.instance WHERE id = 'poison'"),
@@ -134,18 +134,18 @@ sql('ALTER SYSTEM SET durable.max_crashes = 1000');
 sql('SELECT pg_reload_conf()');
 my $crashes = crashes();
 # from here on the server crashes in a row, so any session may be cut off
-$node->psql('postgres', "SELECT durable_start('poisonous', id => 'orphan')", extra_params => [ '-U', 'ann' ]);
+$node->psql('postgres', "SELECT durable_start('poisonous', id => 'orphan')", extra_params => [ '-U', 'app_ann' ]);
 ok($node->poll_query_until('postgres',
 		"SELECT suspect FROM durable_internal.instance WHERE id = 'orphan'"), 'suspect');
 cmp_ok(crashes(), '>', $crashes, 'crashed');
 for (1 .. 500)
 {
-	my ($status) = $node->psql('postgres', 'REVOKE USAGE ON SCHEMA durable FROM ann');
+	my ($status) = $node->psql('postgres', 'REVOKE USAGE ON SCHEMA durable FROM app_ann');
 	last if $status == 0;
 }
 ok($node->poll_query_until('postgres',
 		"SELECT status = 'held' FROM durable.instances WHERE id = 'orphan'"), 'the instance of a role without rights is held');
-as('bob', "SELECT durable_start('harmless', '[2]', id => 'after-orphan')");
+as('app_bob', "SELECT durable_start('harmless', '[2]', id => 'after-orphan')");
 ok($node->poll_query_until('postgres', "SELECT durable_status('after-orphan') = 'completed'"), 'others go on')
   or diag(sql('SELECT * FROM durable.workers'));
 

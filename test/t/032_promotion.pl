@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-$PostgreSQL::Test::Utils::timeout_default = 30;
+$PostgreSQL::Test::Utils::timeout_default = 90;
 
 my $primary = PostgreSQL::Test::Cluster->new('primary');
 $primary->init(allows_streaming => 1);
@@ -18,9 +18,9 @@ CONF
 $primary->start;
 $primary->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION durable;
-CREATE ROLE ann LOGIN;
-CREATE ROLE bob LOGIN;
-GRANT USAGE ON SCHEMA durable TO ann, bob;
+CREATE ROLE app_ann LOGIN;
+CREATE ROLE app_bob LOGIN;
+GRANT USAGE ON SCHEMA durable TO app_ann, app_bob;
 CREATE TABLE effect (id text, step int);
 CREATE TABLE gate (open bool);
 INSERT INTO gate VALUES (false);
@@ -78,7 +78,7 @@ $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
 my $steps = 0;
-for my $role (qw(ann bob))
+for my $role (qw(app_ann app_bob))
 {
 	for my $workflow (qw(steps steps_in_place))
 	{
@@ -90,12 +90,12 @@ for my $role (qw(ann bob))
 }
 $primary->safe_psql('postgres',
 	"SELECT count(durable_start('waits', id => 'waits-' || i)) FROM generate_series(1, 10) i",
-	extra_params => [ '-U', 'ann' ]);
+	extra_params => [ '-U', 'app_ann' ]);
 $steps += 20;
 # these run at the promotion for sure
 $primary->safe_psql('postgres',
 	"SELECT count(durable_start('runs_on', id => 'runs-on-' || i, priority => 1)) FROM generate_series(1, 2) i",
-	extra_params => [ '-U', 'bob' ]);
+	extra_params => [ '-U', 'app_bob' ]);
 $steps += 2;
 $primary->poll_query_until('postgres',
 	"SELECT count(*) = 2 FROM durable.leases WHERE id LIKE 'runs-on-%'");

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-$PostgreSQL::Test::Utils::timeout_default = 30;
+$PostgreSQL::Test::Utils::timeout_default = 90;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -23,8 +23,8 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 sql(<<'SQL');
 CREATE EXTENSION durable;
-CREATE ROLE ann LOGIN;
-GRANT USAGE ON SCHEMA durable TO ann;
+CREATE ROLE app_ann LOGIN;
+GRANT USAGE ON SCHEMA durable TO app_ann;
 CREATE TABLE effect (id text, step int);
 GRANT SELECT, INSERT ON effect TO PUBLIC;
 CREATE FUNCTION note(id text, step int) RETURNS int LANGUAGE sql
@@ -51,7 +51,7 @@ SQL
 
 sub as_ann
 {
-	return $node->safe_psql('postgres', $_[0], extra_params => [ '-U', 'ann' ]);
+	return $node->safe_psql('postgres', $_[0], extra_params => [ '-U', 'app_ann' ]);
 }
 
 sub all_complete

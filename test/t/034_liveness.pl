@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-$PostgreSQL::Test::Utils::timeout_default = 8;
+$PostgreSQL::Test::Utils::timeout_default = 45;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -47,10 +47,10 @@ sub pid_of { return sql("SELECT pid FROM durable.workers WHERE kind = '$_[0]'");
 
 sql(<<'SQL');
 CREATE EXTENSION durable;
-CREATE ROLE ann LOGIN;
-CREATE ROLE bob LOGIN;
+CREATE ROLE app_ann LOGIN;
+CREATE ROLE app_bob LOGIN;
 CREATE ROLE cleo LOGIN;
-GRANT USAGE ON SCHEMA durable TO ann, bob, cleo;
+GRANT USAGE ON SCHEMA durable TO app_ann, app_bob, cleo;
 CREATE FUNCTION takes(seconds float) RETURNS int LANGUAGE sql AS 'SELECT 1 FROM pg_sleep(seconds)';
 CREATE FUNCTION takes_time(seconds float) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
@@ -88,11 +88,11 @@ wait_for("SELECT count(*) = 1 FROM durable.workers WHERE kind = 'scheduler' AND 
 # Two that are started one after the other run side by side.
 sql('ALTER SYSTEM SET durable.max_workers = 4');
 sql('SELECT pg_reload_conf()');
-as('ann', "SELECT durable_start('takes_time', '[0.3]', id => 'warm-' || i) FROM generate_series(1, 4) i");
-wait_for("SELECT count(*) = 4 FROM durable.workers WHERE kind = 'worker' AND role = 'ann' AND state = 'idle'", 'four idle workers');
+as('app_ann', "SELECT durable_start('takes_time', '[0.3]', id => 'warm-' || i) FROM generate_series(1, 4) i");
+wait_for("SELECT count(*) = 4 FROM durable.workers WHERE kind = 'worker' AND role = 'app_ann' AND state = 'idle'", 'four idle workers');
 for my $i (1 .. 5)
 {
-	as('ann', join ';', map { "SELECT durable_start('takes_time', '[0.3]', id => 'beside-$i-$_')" } 1 .. 4);
+	as('app_ann', join ';', map { "SELECT durable_start('takes_time', '[0.3]', id => 'beside-$i-$_')" } 1 .. 4);
 	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM durable.instances WHERE status <> 'completed'");
 }
 my $late = sql("SELECT round(max(extract(epoch FROM started_at - created_at) * 1000)) FROM durable.instances WHERE id LIKE 'beside-%'");
@@ -100,9 +100,9 @@ note("the last of four starts waited for $late ms");
 cmp_ok($late, '<', 250, 'four idle workers take four instances at once');
 
 # A role that has no worker gets one, however busy another role is.
-as('ann', "SELECT durable_start('takes_time', '[0.2]', id => 'greedy-' || i) FROM generate_series(1, 80) i");
-wait_for("SELECT count(*) = 4 FROM durable.workers WHERE role = 'ann' AND state = 'busy'", 'one role has all workers');
-as('bob', "SELECT durable_start('takes_time', '[0]', id => 'modest')");
+as('app_ann', "SELECT durable_start('takes_time', '[0.2]', id => 'greedy-' || i) FROM generate_series(1, 80) i");
+wait_for("SELECT count(*) = 4 FROM durable.workers WHERE role = 'app_ann' AND state = 'busy'", 'one role has all workers');
+as('app_bob', "SELECT durable_start('takes_time', '[0]', id => 'modest')");
 $node->poll_query_until('postgres', "SELECT status = 'completed' FROM durable.instances WHERE id = 'modest'");
 my $waited = sql("SELECT round(extract(epoch FROM coalesce(ended_at, clock_timestamp()) - created_at) * 1000) FROM durable.instances WHERE id = 'modest'");
 note("modest waited $waited ms");
@@ -110,9 +110,9 @@ cmp_ok($waited, '<', 2500, 'another one gets its turn');
 wait_for("SELECT count(*) = 0 FROM durable.instances WHERE status <> 'completed'", 'all complete');
 
 # A timer that somebody has locked is waited for, not asked for all the time.
-as('bob', "SELECT durable_start('sleeps', '[0.5]', id => 'in-hand')");
+as('app_bob', "SELECT durable_start('sleeps', '[0.5]', id => 'in-hand')");
 wait_for("SELECT count(*) = 1 FROM durable.timers", 'it sleeps');
-my $session = $node->background_psql('postgres', extra_params => [ '-U', 'bob' ], on_error_die => 1);
+my $session = $node->background_psql('postgres', extra_params => [ '-U', 'app_bob' ], on_error_die => 1);
 $session->query_safe("BEGIN");
 $session->query_safe("SELECT durable_run('in-hand')");
 wait_for("SELECT count(*) = 1 FROM durable.timers WHERE wake_at < now()", 'its timer is due');
@@ -142,7 +142,7 @@ select undef, undef, undef, 1.0;
 my $refused = () = slurp_file($node->logfile, $offset) =~ /FATAL:.*not currently accepting connections/g;
 note("$refused connections refused in a second");
 cmp_ok($refused, '<', 10, 'a worker that cannot connect is not tried all the time');
-as('bob', "SELECT durable_start('takes_time', '[0]', id => 'next-to-it')");
+as('app_bob', "SELECT durable_start('takes_time', '[0]', id => 'next-to-it')");
 wait_for("SELECT durable_status('next-to-it') = 'completed'", 'others are served');
 sql('ALTER DATABASE side ALLOW_CONNECTIONS true');
 $holder->query_safe("SELECT durable_start('one', id => 'entry')");
@@ -151,14 +151,14 @@ $holder->quit;
 
 # A body that cannot be stopped is held, not tried for ever.
 $offset = -s $node->logfile;
-as('bob', "SELECT durable_start('stubborn', id => 'stubborn')");
+as('app_bob', "SELECT durable_start('stubborn', id => 'stubborn')");
 wait_for("SELECT durable_status('stubborn') IN ('held', 'waiting_for_event')", 'a body that catches everything does not spin');
 my $fatal = () = slurp_file($node->logfile, $offset) =~ /FATAL/g;
 note("$fatal workers gone");
 sql("DELETE FROM durable_internal.ready WHERE iid = (SELECT iid FROM durable_internal.instance WHERE id = 'stubborn')");
 
 # A suspect that a session has in hand stops nobody.
-as('bob', "SELECT durable_start('sleeps', '[3600]', id => 'suspect')");
+as('app_bob', "SELECT durable_start('sleeps', '[3600]', id => 'suspect')");
 wait_for("SELECT count(*) = 1 FROM durable.timers", 'the suspect sleeps');
 sql(<<'SQL');
 BEGIN;
@@ -171,10 +171,10 @@ $session->query_safe('BEGIN');
 $session->query_safe("SELECT durable_run('suspect')");
 # it looks at the queue when it is told to read its settings
 kill 'HUP', pid_of('scheduler');
-as('bob', "SELECT durable_start('takes_time', '[0]', id => 'beside-suspect-' || i) FROM generate_series(1, 2) i");
+as('app_bob', "SELECT durable_start('takes_time', '[0]', id => 'beside-suspect-' || i) FROM generate_series(1, 2) i");
 wait_for("SELECT count(*) = 2 FROM durable.instances WHERE id LIKE 'beside-suspect-%' AND status = 'completed'", 'others run while a session has a suspect in hand');
 $session->query_safe('COMMIT');
-as('bob', "SELECT durable_start('takes_time', '[0]', id => 'after-suspect-' || i) FROM generate_series(1, 2) i");
+as('app_bob', "SELECT durable_start('takes_time', '[0]', id => 'after-suspect-' || i) FROM generate_series(1, 2) i");
 wait_for("SELECT count(*) = 2 FROM durable.instances WHERE id LIKE 'after-suspect-%' AND status = 'completed'", 'and afterwards');
 my @pids = split /\n/, sql("SELECT pid FROM durable.workers");
 $before = 0;

@@ -30,7 +30,7 @@ sub as
 sub soon
 {
 	my ($db, $sql, $expected, $name, $seconds) = @_;
-	local $PostgreSQL::Test::Utils::timeout_default = $seconds // 10;
+	local $PostgreSQL::Test::Utils::timeout_default = $seconds // 40;
 	return ok($node->poll_query_until($db, $sql, $expected), $name);
 }
 
