@@ -52,6 +52,7 @@ static SchedulerSlot *my_slot;
 static BackgroundWorkerHandle **handles;
 static TimestampTz no_room_until = 0;
 static TimestampTz rush_until = 0;
+static Oid	last_started = InvalidOid;	/* the role of the last worker */
 static bool no_room_logged = false;
 
 /*
@@ -503,7 +504,10 @@ serve_role(Oid role, int unclaimed)
 		i = reserve_slot(role);
 		LWLockRelease(Shared->lock);
 		if (i >= 0)
+		{
+			last_started = role;
 			(void) start_worker(role, i);
+		}
 	}
 }
 
@@ -598,13 +602,38 @@ serve_suspect(void)
 		serve_role(role, 1);
 }
 
+/*
+ * serve_roles: those without a worker first, and of these the ones after that
+ * which was the last to get one: what becomes free goes round.
+ */
+static void
+serve_roles(const RoleReady *roles, int nroles)
+{
+	bool	   *has_worker = palloc(sizeof(bool) * Max(nroles, 1));
+	Oid			after = last_started;
+
+	LWLockAcquire(Shared->lock, LW_SHARED);
+	for (int i = 0; i < nroles; i++)
+		has_worker[i] = count_workers(roles[i].role, false) > 0;
+	LWLockRelease(Shared->lock);
+	for (int round = 0; round < 3; round++)
+	{
+		for (int i = 0; i < nroles; i++)
+		{
+			int			turn = has_worker[i] ? 2 : roles[i].role <= after;
+
+			if (turn == round)
+				serve_role(roles[i].role, roles[i].unclaimed);
+		}
+	}
+}
+
 static TimestampTz
 turn(bool sweep)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	Asked		asked;
 	RoleReady  *roles;
-	bool	   *has_worker;
 	int			nroles;
 	TimestampTz next;
 
@@ -626,19 +655,7 @@ turn(bool sweep)
 	MemoryContextSwitchTo(cxt);
 	send_surplus_away();
 	nroles = ReadyRoles(&roles);
-	has_worker = palloc(sizeof(bool) * Max(nroles, 1));
-	/* who has no worker comes first */
-	for (int i = 0; i < nroles; i++)
-	{
-		has_worker[i] = count_workers(roles[i].role, false) > 0;
-		if (!has_worker[i])
-			serve_role(roles[i].role, roles[i].unclaimed);
-	}
-	for (int i = 0; i < nroles; i++)
-	{
-		if (has_worker[i])
-			serve_role(roles[i].role, roles[i].unclaimed);
-	}
+	serve_roles(roles, nroles);
 	serve_suspect();
 	next = TimerNext();
 	ProcessCommit();
