@@ -206,8 +206,7 @@ describe(CommandKind kind, const char *name, Jsonb *args)
 }
 
 static bool
-args_match(Activation *a, const Command *command,
-		   const CommandRequest *request)
+args_match(const Command *command, const CommandRequest *request)
 {
 	if (command->args == NULL || request->args == NULL)
 		return command->args == request->args;
@@ -229,7 +228,7 @@ match(Activation *a, const Command *command, const CommandRequest *request)
 	if (command->kind == request->kind &&
 		strcmp(command->name, request->name) == 0)
 	{
-		if (args_match(a, command, request))
+		if (args_match(command, request))
 			return;
 		if (durable_argument_mismatch == WARNING &&
 			request->kind == COMMAND_ACTIVITY)

@@ -143,15 +143,6 @@ LeaseTake(void)
 }
 
 /*
- * LeaseMine: this process's lease, 0 if it has none.
- */
-int64
-LeaseMine(void)
-{
-	return my_lease;
-}
-
-/*
  * LeaseDrop: give it up; what it still holds is stale from now on.
  */
 void

@@ -18,7 +18,6 @@ extern bool LeaseConfirm(int64 lease);
 extern bool LeaseIsAlive(int64 lease);
 extern bool LeaseTakeInHand(int64 iid);
 extern bool LeaseIsInHand(int64 iid);
-extern int64 LeaseMine(void);
 extern void LeaseCondemn(int64 iid, const char *reason);
 extern void LeaseReleaseStale(Oid run_as, bool crashed);
 

@@ -145,7 +145,7 @@ SKIP:
 	# what is shown is that nothing happens in some time
 	select undef, undef, undef, 3;
 	my %woken = map { $_ => switches($_) - $before{$_} } @pids;
-	# once is possible: a worker that now counts on staying longer
+	# polling would be many; a single wake-up of a worker has been seen
 	is(join(' ', grep { $woken{$_} > 1 } @pids), '', 'nobody wakes up')
 	  or diag(join ' ', values %woken);
 	is(sql('SELECT pg_current_wal_insert_lsn()'), $lsn, 'no WAL is written');
