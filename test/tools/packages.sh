@@ -50,7 +50,7 @@ need() {
 }
 
 find_missing() {
-	local major=$1 bin=$debian_servers/$1/bin lib=$debian_servers/$1/lib
+	local major=$1 bin=$debian_servers/$1/bin
 	local extensions=/usr/share/postgresql/$1/extension
 	need gcc command -v gcc
 	need libc6-dev test -f /usr/include/stdio.h
@@ -58,7 +58,8 @@ find_missing() {
 	need libipc-run-perl perl -MIPC::Run -e 1
 	[[ -n $major ]] || return 0
 	need "postgresql-$major" test -x "$bin/initdb"
-	need "postgresql-server-dev-$major" test -f "$lib/pgxs/src/makefiles/pgxs.mk"
+	# pgxs itself comes with the client's package
+	need "postgresql-server-dev-$major" test -f "/usr/include/postgresql/$major/server/postgres.h"
 	need "postgresql-$major-pgtap" test -f "$extensions/pgtap.control"
 	need "postgresql-$major-cron" test -f "$extensions/pg_cron.control"
 	need "postgresql-plpython3-$major" test -f "$extensions/plpython3u.control"
