@@ -67,7 +67,7 @@ SELECT durable_start('hides', jsonb_build_array(statement), id => statement)
     'CREATE TEMP TABLE u ()',
     'TRUNCATE t',
     'SHOW work_mem',
-    'SELECT durable_start(''hides'', ''["SELECT 1"]'')',
+    'SELECT durable_status(''helper'')',
     -- and these are fine
     'SELECT 1 + 1',
     'SELECT string_agg(x::text, '','') FROM generate_series(1, 3) x',

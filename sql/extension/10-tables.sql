@@ -15,6 +15,10 @@ CREATE TABLE durable_internal.workflow (
     activity_retry   jsonb,
     capture_settings text[] NOT NULL,
     settings         jsonb NOT NULL,    -- of the registration, for run_as owner
+    timeout          interval,          -- of its instances
+    start_on         text,              -- type of the events that start one
+    start_filter     jsonb,             -- what their data must contain
+    paused           bool NOT NULL DEFAULT false,
     registered_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -29,6 +33,7 @@ CREATE TABLE durable_internal.workflow_version (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (workflow, version)
 );
+CREATE INDEX workflow_start_on ON durable_internal.workflow (start_on) WHERE start_on IS NOT NULL;
 
 -- Activities registered by a role, for its workflows and its instances.
 CREATE TABLE durable_internal.activity (
@@ -55,7 +60,8 @@ CREATE TABLE durable_internal.instance (
     workflow      text NOT NULL,
     version       int NOT NULL,
     status        text NOT NULL,
-    awaits        text[],               -- names of the signals it waits for
+    awaits        text[],               -- kind:name of the messages it waits for
+    awaits_filter jsonb,                -- what the data of such an event must contain
     suspended     text CHECK (suspended IN ('paused', 'held')),
     reason        text,                 -- why it is suspended
     run_as        oid NOT NULL,
@@ -65,6 +71,10 @@ CREATE TABLE durable_internal.instance (
     suspect       bool NOT NULL DEFAULT false,  -- ran when the server crashed
     crashes       int NOT NULL DEFAULT 0,   -- since then, while it ran alone
     seed          bigint NOT NULL,
+    parent        bigint,               -- iid of the run that started it
+    parent_chain  bigint,
+    parent_position int,
+    deadline      timestamptz,          -- of the whole run
     tags          jsonb NOT NULL,
     created_at    timestamptz NOT NULL,
     started_at    timestamptz,
@@ -74,6 +84,7 @@ CREATE TABLE durable_internal.instance (
 ) WITH (fillfactor = 70);
 CREATE INDEX instance_workflow ON durable_internal.instance (workflow, created_at);
 CREATE INDEX instance_chain ON durable_internal.instance (chain) WHERE chain <> iid;
+CREATE INDEX instance_parent ON durable_internal.instance (parent) WHERE parent IS NOT NULL;
 CREATE INDEX instance_tags ON durable_internal.instance USING gin (tags) WHERE tags <> '{}';
 
 /*
@@ -101,6 +112,25 @@ CREATE TABLE durable_internal.timer (
 CREATE INDEX timer_due ON durable_internal.timer (wake_at);
 
 /*
+ * Instances that were to run when their workflow, or everything, was paused.
+ * Resuming makes them ready.
+ */
+CREATE TABLE durable_internal.parked (
+    iid      bigint PRIMARY KEY,
+    workflow text NOT NULL
+);
+CREATE INDEX parked_workflow ON durable_internal.parked (workflow);
+
+/*
+ * One row.  Every change to it, and every request to a running instance,
+ * invalidates the table in all sessions: that is how drivers hear of it.
+ */
+CREATE TABLE durable_internal.control (
+    paused bool NOT NULL                -- everything
+);
+INSERT INTO durable_internal.control VALUES (false);
+
+/*
  * The history, appended only.  Row 1 holds what the run was started with
  * (args: the input, data: its settings), row end_seq what it ended with.  The
  * primary key is the fence: of two executors of an instance, the second
@@ -124,17 +154,64 @@ CREATE TABLE durable_internal.history (
     PRIMARY KEY (iid, seq)
 );
 
--- Messages that no instance has taken yet, by the chain of runs they are for.
+/*
+ * Messages that no instance has taken yet, by the chain of runs they are for;
+ * chain 0 has the events that one of several subscribers is to take.
+ */
 CREATE TABLE durable_internal.inbox (
     mid     bigint PRIMARY KEY,
     chain   bigint NOT NULL,
-    kind    text NOT NULL,
+    kind    text NOT NULL CHECK (kind IN ('signal', 'event', 'update', 'child', 'cancel', 'terminate')),
     name    text NOT NULL,
     payload jsonb NOT NULL,
     sent_at timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX inbox_chain ON durable_internal.inbox (chain, mid);
+CREATE INDEX inbox_chain ON durable_internal.inbox (chain, kind, name, mid);
+
+-- Keys of signals that were sent with one: each is sent once.
+CREATE TABLE durable_internal.signal_key (
+    chain bigint NOT NULL,
+    key   text NOT NULL,
+    PRIMARY KEY (chain, key)
+);
+
+-- What became of updates.
+CREATE TABLE durable_internal.answer (
+    mid    bigint PRIMARY KEY,
+    iid    bigint NOT NULL,
+    result jsonb,
+    error  jsonb,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX answer_iid ON durable_internal.answer (iid);
+
+-- The state of a workflow as queries see it, and who answers them.
+CREATE TABLE durable_internal.state (
+    iid     bigint PRIMARY KEY,
+    state   jsonb NOT NULL,
+    queries jsonb NOT NULL              -- name to function
+);
+
+-- Who is to get events of a type.
+CREATE TABLE durable_internal.subscription (
+    chain   bigint NOT NULL,
+    type    text NOT NULL,
+    mode    text NOT NULL CHECK (mode IN ('broadcast', 'competing')),
+    filter  jsonb,
+    run_as  oid NOT NULL,
+    PRIMARY KEY (chain, type)
+);
+CREATE INDEX subscription_type ON durable_internal.subscription (type, run_as);
+
+-- Events that were published with an id of their own.
+CREATE TABLE durable_internal.event_id (
+    publisher oid NOT NULL,
+    source    text NOT NULL,
+    id        text NOT NULL,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (publisher, source, id)
+);
 
 CREATE SEQUENCE durable_internal.iid_seq;
 CREATE SEQUENCE durable_internal.mid_seq;

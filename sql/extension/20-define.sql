@@ -7,7 +7,10 @@ CREATE FUNCTION durable_register(
     run_as           text DEFAULT 'starter',
     sandbox          text DEFAULT NULL,
     activity_retry   jsonb DEFAULT NULL,
-    capture_settings text[] DEFAULT '{}'
+    capture_settings text[] DEFAULT '{}',
+    timeout          interval DEFAULT NULL,
+    start_on         text DEFAULT NULL,
+    start_filter     jsonb DEFAULT NULL
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

@@ -5,7 +5,8 @@ CREATE FUNCTION durable_call(
     activity text,
     args     jsonb DEFAULT '{}',
     step_id  text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL
+    retry    jsonb DEFAULT NULL,
+    shielded bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -14,7 +15,8 @@ CREATE FUNCTION durable_call_as(
     activity text,
     args     jsonb DEFAULT '{}',
     step_id  text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL
+    retry    jsonb DEFAULT NULL,
+    shielded bool DEFAULT false
 ) RETURNS anyelement
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -22,7 +24,8 @@ CREATE PROCEDURE durable_step(
     activity text,
     args     jsonb DEFAULT '{}',
     step_id  text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL
+    retry    jsonb DEFAULT NULL,
+    shielded bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME';
 
@@ -31,7 +34,8 @@ CREATE PROCEDURE durable_step(
     args         jsonb,
     INOUT result jsonb,
     step_id      text DEFAULT NULL,
-    retry        jsonb DEFAULT NULL
+    retry        jsonb DEFAULT NULL,
+    shielded     bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME', 'durable_step_result';
 
@@ -39,7 +43,8 @@ CREATE FUNCTION durable_sql(
     query   text,
     args    jsonb DEFAULT '[]',
     step_id text DEFAULT NULL,
-    retry   jsonb DEFAULT NULL
+    retry   jsonb DEFAULT NULL,
+    shielded bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -53,6 +58,83 @@ CREATE FUNCTION durable_wait_signal(
     name    text,
     timeout interval DEFAULT NULL
 ) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_subscribe(
+    type   text,
+    mode   text DEFAULT 'broadcast',
+    filter jsonb DEFAULT NULL
+) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_wait_event(
+    type    text,
+    timeout interval DEFAULT NULL,
+    filter  jsonb DEFAULT NULL
+) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_state() RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_set_state(state jsonb) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_on_signal(name text, handler text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_on_update(name text, handler text, validator text DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_on_query(name text, handler text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_wait_until(
+    condition text,
+    timeout   interval DEFAULT NULL
+) RETURNS bool
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+-- A handle is the position of what was begun.
+CREATE FUNCTION durable_timer(duration interval) RETURNS int
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_signal_handle(name text) RETURNS int
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_spawn_child(
+    workflow  text,
+    input     jsonb DEFAULT '{}',
+    id        text DEFAULT NULL,
+    on_cancel text DEFAULT 'cancel',
+    on_close  text DEFAULT 'cancel',
+    timeout   interval DEFAULT NULL
+) RETURNS int
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_call_child(
+    workflow  text,
+    input     jsonb DEFAULT '{}',
+    id        text DEFAULT NULL,
+    on_cancel text DEFAULT 'cancel',
+    on_close  text DEFAULT 'cancel',
+    timeout   interval DEFAULT NULL
+) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_await(handle int, timeout interval DEFAULT NULL) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_await_all(handles int[], timeout interval DEFAULT NULL) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_await_any(handles int[], timeout interval DEFAULT NULL) RETURNS int
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_continue_as_new(input jsonb DEFAULT '{}') RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_cancel_requested() RETURNS bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_now() RETURNS timestamptz

@@ -28,19 +28,27 @@ CREATE VIEW durable_internal.visible_instance WITH (security_barrier) AS
 
 CREATE VIEW durable.instances WITH (security_barrier) AS
     SELECT i.id, i.run, i.workflow, i.version,
-           CASE WHEN i.suspended IS NOT NULL THEN i.suspended
-                WHEN i.end_seq IS NOT NULL OR r.iid IS NULL THEN i.status
+           CASE WHEN i.end_seq IS NOT NULL THEN i.status
                 WHEN r.lease IS NOT NULL THEN 'running'
+                WHEN i.suspended IS NOT NULL THEN i.suspended
+                WHEN w.paused OR c.paused THEN 'paused'
+                WHEN r.iid IS NULL THEN i.status
                 ELSE 'pending'
            END AS status,
-           i.awaits,
+           (SELECT pg_catalog.array_agg(pg_catalog.substr(a.message, pg_catalog.strpos(a.message, ':') + 1))
+              FROM pg_catalog.unnest(i.awaits) AS a (message)
+             WHERE a.message <> 'child:') AS awaits,
            CASE WHEN i.payloads THEN i.reason END AS reason,
            CASE WHEN i.payloads THEN s.args END AS input,
            CASE WHEN i.payloads THEN e.result END AS result,
            CASE WHEN i.payloads THEN e.error END AS error,
            i.run_as_name AS run_as, i.priority, i.tags,
-           i.created_at, i.started_at, i.ended_at, t.wake_at
+           i.created_at, i.started_at, i.ended_at, t.wake_at, i.deadline,
+           p.id AS parent_id, p.run AS parent_run, i.parent_position
       FROM durable_internal.visible_instance i
+     CROSS JOIN durable_internal.control c
+      LEFT JOIN durable_internal.workflow w ON w.name = i.workflow
+      LEFT JOIN durable_internal.visible_instance p ON p.iid = i.parent
       LEFT JOIN durable_internal.history s ON s.iid = i.iid AND s.seq = 1
       LEFT JOIN durable_internal.history e ON e.iid = i.iid AND e.seq = i.end_seq
       LEFT JOIN durable_internal.ready r ON r.iid = i.iid
@@ -66,17 +74,14 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
       FROM durable_internal.visible_instance i
      CROSS JOIN LATERAL (
         SELECT first.position, first.step_id, first.name, first.args,
-               CASE WHEN first.event LIKE 'Activity%' THEN 'activity'
-                    WHEN first.event LIKE 'Timer%' THEN 'timer'
-                    ELSE 'signal'
-               END AS kind,
-               CASE last.event
-                    WHEN 'ActivityCompleted' THEN 'completed'
-                    WHEN 'ActivityFailed' THEN 'failed'
-                    WHEN 'ActivityRetryScheduled' THEN 'retrying'
-                    WHEN 'TimerExpired' THEN 'completed'
-                    WHEN 'SignalReceived' THEN 'completed'
-                    WHEN 'SignalTimedOut' THEN 'timed_out'
+               -- events of commands are named by kind and state
+               pg_catalog.lower((pg_catalog.regexp_match(first.event, '^[A-Z][a-z]*'))[1]) AS kind,
+               CASE WHEN last.event ~ '(Completed|Expired|Received|Met)$' THEN 'completed'
+                    WHEN last.event ~ 'Failed$' THEN 'failed'
+                    WHEN last.event ~ 'Cancelled$' THEN 'cancelled'
+                    WHEN last.event ~ 'TimedOut$' THEN 'timed_out'
+                    WHEN last.event = 'ActivityRetryScheduled' THEN 'retrying'
+                    WHEN last.event = 'ChildStarted' THEN 'running'
                     ELSE 'waiting'
                END AS state,
                CASE WHEN first.event LIKE 'Activity%'
@@ -84,8 +89,7 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                END AS attempts,
                last.result, last.error,
                coalesce(first.started_at, first.at) AS started_at,
-               CASE WHEN last.event NOT IN ('ActivityRetryScheduled', 'TimerStarted', 'SignalAwaited')
-                    THEN last.at
+               CASE WHEN last.event !~ '(Scheduled|Started|Awaited)$' THEN last.at
                END AS finished_at,
                last.wake_at
           FROM (SELECT h.position, min(h.seq) AS first_seq, max(h.seq) AS last_seq,
@@ -103,6 +107,13 @@ CREATE VIEW durable.messages WITH (security_barrier) AS
            m.sent_at
       FROM durable_internal.visible_instance i
       JOIN durable_internal.inbox m ON m.chain = i.chain
+     WHERE i.run = (SELECT max(n.run) FROM durable_internal.instance n WHERE n.id = i.id);
+
+CREATE VIEW durable.subscriptions WITH (security_barrier) AS
+    SELECT i.id, i.run, s.type, s.mode,
+           CASE WHEN i.payloads THEN s.filter END AS filter
+      FROM durable_internal.visible_instance i
+      JOIN durable_internal.subscription s ON s.chain = i.chain
      WHERE i.run = (SELECT max(n.run) FROM durable_internal.instance n WHERE n.id = i.id);
 
 CREATE VIEW durable.timers WITH (security_barrier) AS
@@ -137,10 +148,11 @@ CREATE VIEW durable.workers WITH (security_barrier) AS
 -- Workflows are no secret, as functions are none.
 CREATE VIEW durable.workflows WITH (security_barrier) AS
     SELECT w.name, w.owner_name AS owner, w.version, v.function, v.hash, w.run_as,
-           w.sandbox, w.activity_retry, w.capture_settings, w.registered_at
+           w.sandbox, w.activity_retry, w.capture_settings, w.timeout, w.start_on,
+           w.start_filter, w.paused, w.registered_at
       FROM durable_internal.workflow w
       JOIN durable_internal.workflow_version v
         ON v.workflow = w.name AND v.version = w.version;
 
 GRANT SELECT ON durable.instances, durable.events, durable.steps, durable.messages,
-                durable.timers, durable.leases, durable.workers, durable.workflows TO PUBLIC;
+                durable.subscriptions, durable.timers, durable.leases, durable.workers, durable.workflows TO PUBLIC;

@@ -74,6 +74,18 @@ ClientEnterToWrite(const char *function)
 }
 
 /*
+ * ClientIsOwnSession: is this a session of the current user and nobody else?
+ * SET ROLE and SET SESSION AUTHORIZATION can be undone by the code it runs.
+ */
+bool
+ClientIsOwnSession(void)
+{
+	return GetUserId() == GetSessionUserId() &&
+		GetUserId() == GetAuthenticatedUserId() &&
+		!InSecurityRestrictedOperation() && !InLocalUserIdChange();
+}
+
+/*
  * ClientMaySee: is the caller a member of the instance's role?
  *
  * The name must be the one of the start: after a restore into another cluster

@@ -12,6 +12,7 @@
 
 extern void ClientEnter(const char *function);
 extern void ClientEnterToWrite(const char *function);
+extern bool ClientIsOwnSession(void);
 extern bool ClientMaySee(const InstanceRow *instance);
 extern InstanceRow *ClientFindInstance(const char *id);
 

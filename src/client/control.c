@@ -1,8 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * control.c
- *	  An instance from outside: durable_signal, durable_status,
- *	  durable_resume.
+ *	  What an instance is told from outside: signals, and to stop or go on.
+ *
+ * A message is one row in the inbox.  Only pausing, resuming, terminating and
+ * retrying touch the instance: of one that nobody runs, and in the order of
+ * locks of queue.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,16 +13,30 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 
 #include "arguments.h"
 #include "client/client.h"
 #include "durable.h"
+#include "engine/activity.h"
+#include "engine/child.h"
+#include "engine/failure.h"
+#include "engine/json.h"
+#include "engine/start.h"
+#include "runtime/lease.h"
 #include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_signal);
 PG_FUNCTION_INFO_V1(durable_status);
+PG_FUNCTION_INFO_V1(durable_cancel);
+PG_FUNCTION_INFO_V1(durable_terminate);
+PG_FUNCTION_INFO_V1(durable_pause);
 PG_FUNCTION_INFO_V1(durable_resume);
+PG_FUNCTION_INFO_V1(durable_pause_workflow);
+PG_FUNCTION_INFO_V1(durable_resume_workflow);
+PG_FUNCTION_INFO_V1(durable_pause_all);
+PG_FUNCTION_INFO_V1(durable_resume_all);
 
 static void
 refuse_ended(const InstanceRow *instance)
@@ -37,16 +54,25 @@ refuse_ended(const InstanceRow *instance)
 Datum
 durable_signal(PG_FUNCTION_ARGS)
 {
+	static const char *const names[] = {
+		"id", "name", "payload", "dedup_key", NULL
+	};
 	char	   *id = ArgText(fcinfo, 0, "id");
 	char	   *name = ArgName(fcinfo, 1, "name");
 	Jsonb	   *payload = ArgJsonb(fcinfo, 2, "payload");
+	char	   *key = ArgNameOrNull(fcinfo, 3, "dedup_key");
 	InstanceRow *instance;
 
+	if (CurrentContext == CONTEXT_BODY)
+		return ActivityInBody(fcinfo, "durable_signal", names);
 	ClientEnterToWrite("durable_signal");
 	instance = ClientFindInstance(id);
 	refuse_ended(instance);
-	InboxInsert(instance->chain, "signal", name, payload);
-	WakeupMessage(instance->iid);
+	if (key == NULL || InboxUseKey(instance->chain, key))
+	{
+		(void) InboxInsert(instance->chain, "signal", name, payload);
+		WakeupMessage(instance->chain);
+	}
 	PG_RETURN_VOID();
 }
 
@@ -62,8 +88,136 @@ durable_status(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(ClientFindInstance(id)->status));
 }
 
+/* ------------------------------------------------------------------
+ * Cancel, terminate
+ * ------------------------------------------------------------------
+ */
+
 /*
- * durable_resume: let an instance that is held go on.
+ * ask: a message that the instance cannot overhear.
+ */
+static void
+ask(const InstanceRow *instance, const char *request, const char *reason,
+	bool interrupt)
+{
+	JsonbParseState *payload;
+
+	JsonObjectBegin(&payload);
+	JsonObjectAddText(&payload, "reason", reason);
+	(void) InboxInsert(instance->chain, request, "", JsonObjectEnd(&payload));
+	ControlChanged();
+	WakeupMessage(instance->chain);
+	if (interrupt)
+		WakeupInterrupt(instance->iid);
+}
+
+/*
+ * durable_cancel: ask an instance to come to an end; false if it has.
+ */
+Datum
+durable_cancel(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {"id", "reason", "force", NULL};
+	char	   *id = ArgText(fcinfo, 0, "id");
+	char	   *reason = PG_ARGISNULL(1) ? NULL : ArgText(fcinfo, 1, "reason");
+	bool		force;
+	InstanceRow *instance;
+
+	ArgNotNull(fcinfo, 2, "force");
+	force = PG_GETARG_BOOL(2);
+	if (CurrentContext == CONTEXT_BODY)
+		return ActivityInBody(fcinfo, "durable_cancel", names);
+	ClientEnterToWrite("durable_cancel");
+	instance = ClientFindInstance(id);
+	if (instance->ended)
+		PG_RETURN_BOOL(false);
+	ask(instance, "cancel", reason, force);
+	PG_RETURN_BOOL(true);
+}
+
+/*
+ * end_here: end an instance that nobody runs, in this transaction.
+ */
+static void
+end_here(InstanceRow *instance, const char *reason)
+{
+	HistoryRow	row = {.event = "WorkflowTerminated"};
+
+	row.error = FailureMake("WF002", "the workflow was terminated", reason);
+	row.at = GetCurrentTimestamp();
+	row.seq = HistoryNextSeq(instance->iid);
+	HistoryAppend(instance->iid, &row);
+	InstanceEnd(instance->iid, "cancelled", row.seq, row.at, row.at);
+	ChildTellParent(instance, "cancelled", NULL, row.error);
+	ChildrenTerminate(instance->iid);
+	SubscriptionDelete(instance->chain);
+	(void) InboxDrop(instance->iid);
+	WakeupAllEnded();
+	WakeupEnded(instance->chain);
+}
+
+/*
+ * durable_terminate: end an instance without its code having a say; false if
+ * it has ended.
+ */
+Datum
+durable_terminate(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	char	   *reason = PG_ARGISNULL(1) ? NULL : ArgText(fcinfo, 1, "reason");
+	InstanceRow *instance;
+
+	ClientEnterToWrite("durable_terminate");
+	instance = ClientFindInstance(id);
+	if (instance->ended)
+		PG_RETURN_BOOL(false);
+	if (instance->lease == 0 && LeaseTakeInHand(instance->iid))
+	{
+		TimerClear(instance->iid);
+		ReadyWithdraw(instance->iid);
+		instance = ClientFindInstance(id);
+		if (instance->ended)
+			PG_RETURN_BOOL(false);
+		if (instance->lease == 0)
+		{
+			end_here(instance, reason);
+			PG_RETURN_BOOL(true);
+		}
+	}
+	ask(instance, "terminate", reason, true);
+	PG_RETURN_BOOL(true);
+}
+
+/* ------------------------------------------------------------------
+ * Pause, resume
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * durable_pause: let an instance rest until it is resumed; false if it is
+ * paused, is held or has ended.
+ */
+Datum
+durable_pause(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	InstanceRow *instance;
+
+	ClientEnterToWrite("durable_pause");
+	instance = ClientFindInstance(id);
+	ReadyWithdraw(instance->iid);
+	if (!InstancePause(instance->iid))
+	{
+		/* what was withdrawn is not to be lost */
+		ReadyInsert(instance->iid);
+		PG_RETURN_BOOL(false);
+	}
+	ControlChanged();
+	PG_RETURN_BOOL(true);
+}
+
+/*
+ * durable_resume: let an instance that is held or paused go on.
  *
  * If its role has another name now, only a superuser gets here, and says by
  * this that it is the right one.
@@ -92,4 +246,76 @@ durable_resume(PG_FUNCTION_ARGS)
 		WakeupReady(instance->run_as);
 	}
 	PG_RETURN_BOOL(resumed);
+}
+
+static char *
+check_workflow(FunctionCallInfo fcinfo, const char *function)
+{
+	char	   *name = ArgText(fcinfo, 0, "name");
+	WorkflowRow *workflow;
+
+	ClientEnterToWrite(function);
+	workflow = StartFindWorkflow(name);
+	if (!has_privs_of_role(GetUserId(), workflow->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of workflow %s", name)));
+	return name;
+}
+
+static void
+check_superuser(const char *function)
+{
+	ClientEnterToWrite(function);
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to call %s()", function),
+				 errhint("Owners can call durable_pause_workflow() and durable_resume_workflow().")));
+}
+
+/*
+ * resume: of a workflow or (NULL) everything.
+ */
+static bool
+resume(const char *workflow)
+{
+	if (!ControlPause(workflow, false))
+		return false;
+	ControlUnpark(workflow);
+	WakeupScan();
+	return true;
+}
+
+/*
+ * durable_pause_workflow: no instance of it goes on; false if it is paused.
+ */
+Datum
+durable_pause_workflow(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(ControlPause(check_workflow(fcinfo, "durable_pause_workflow"),
+								true));
+}
+
+Datum
+durable_resume_workflow(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(resume(check_workflow(fcinfo, "durable_resume_workflow")));
+}
+
+/*
+ * durable_pause_all: nothing goes on in this database.
+ */
+Datum
+durable_pause_all(PG_FUNCTION_ARGS)
+{
+	check_superuser("durable_pause_all");
+	PG_RETURN_BOOL(ControlPause(NULL, true));
+}
+
+Datum
+durable_resume_all(PG_FUNCTION_ARGS)
+{
+	check_superuser("durable_resume_all");
+	PG_RETURN_BOOL(resume(NULL));
 }

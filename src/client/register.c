@@ -32,6 +32,7 @@
 #include "engine/lint.h"
 #include "engine/retry.h"
 #include "engine/sandbox.h"
+#include "engine/start.h"
 #include "engine/settings.h"
 #include "engine/sqlstep.h"
 
@@ -219,8 +220,17 @@ durable_register(PG_FUNCTION_ARGS)
 	row.activity_retry = ArgJsonbOrNull(fcinfo, 4);
 	RetryCheck(row.activity_retry, "activity_retry");
 	row.capture_settings = read_capture_settings(fcinfo, 5);
+	row.timeout = PG_ARGISNULL(6) ? NULL : PG_GETARG_INTERVAL_P(6);
+	StartCheckTimeout(row.timeout);
+	row.start_on = ArgNameOrNull(fcinfo, 7, "start_on");
+	row.start_filter = ArgJsonbOrNull(fcinfo, 8);
 
 	fn = find_own_function(text, "workflow");
+	if (row.start_on != NULL && !fn->whole)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+				 errmsg("a workflow that events start must have one parameter of type jsonb"),
+				 errdetail("It gets the event.")));
 	ArgCheckName(row.name, "name");
 	check_source(fn, SandboxModeFromText(row.sandbox));
 	notice_procedure(fn, SandboxModeFromText(row.sandbox));

@@ -1,52 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * result.c
- *	  The outcome of an instance, and waiting for it: durable_result,
- *	  durable_wait.
- *
- * Who waits sleeps on a condition that the commit of the end wakes; then it
- * looks with a new snapshot.  A function cannot let go of the snapshot of
- * the query that calls it, so the one for long waits is a procedure.
+ *	  The outcome of an instance: durable_result, durable_wait.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <limits.h>
-
-#include "access/htup_details.h"
-#include "access/xact.h"
-#include "executor/spi.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 
 #include "arguments.h"
 #include "client/client.h"
+#include "client/waiting.h"
 #include "durable.h"
 #include "engine/failure.h"
-#include "runtime/process.h"
-#include "runtime/shmem.h"
 
 PG_FUNCTION_INFO_V1(durable_result);
 PG_FUNCTION_INFO_V1(durable_wait);
-
-/*
- * read_wait: the time to wait until, 0 for not at all.
- */
-static TimestampTz
-read_wait(FunctionCallInfo fcinfo, int i)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz until;
-
-	ArgNotNull(fcinfo, i, "wait");
-	until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-													TimestampTzGetDatum(now),
-													PG_GETARG_DATUM(i)));
-	return until <= now ? 0 : until;
-}
 
 /*
  * check_can_wait: say why waiting would be in vain.
@@ -54,16 +25,7 @@ read_wait(FunctionCallInfo fcinfo, int i)
 static void
 check_can_wait(const InstanceRow *instance)
 {
-	if (Shared == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("waiting for a result needs durable in shared_preload_libraries"),
-				 errhint("Without it, drive the instance with CALL durable_work() and ask for the result then.")));
-	if (IsolationUsesXactSnapshot())
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("cannot wait for a result above isolation level READ COMMITTED"),
-				 errdetail("The transaction would never see it.")));
+	WaitingCheck();
 	if (instance->mine)
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
@@ -73,43 +35,30 @@ check_can_wait(const InstanceRow *instance)
 				 errhint("Commit first.")));
 }
 
-static void
-refuse_not_ended(const InstanceRow *instance)
+static bool
+has_ended(int64 number, const char *id)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DURABLE_WRONG_STATE),
-			 errmsg("instance \"%s\" has no result yet: it is %s", instance->id,
-					instance->status),
-			 instance->reason ? errdetail("%s", instance->reason) : 0));
+	return ClientFindInstance(id)->ended;
 }
 
 /*
- * sleep_until_end: until some instance of this condition has ended, or the
- * time is over (false).
+ * outcome_of: what it returned; the error is raised.
  */
-static bool
-sleep_until_end(int64 iid, TimestampTz until)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (now >= until)
-		return false;
-	(void) ConditionVariableTimedSleep(&Shared->ended[iid % RESULT_CONDITIONS],
-									   Min((until - now) / 1000 + 1, durable_sweep_interval),
-									   ProcessWaitEvent(WAIT_RESULT));
-	return true;
-}
-
 static Jsonb *
-outcome(const InstanceRow *instance)
+outcome_of(const InstanceRow *instance)
 {
-	Jsonb	   *result;
-	Jsonb	   *error;
+	Outcome		outcome;
 
-	InstanceOutcome(instance->iid, &result, &error);
-	if (error != NULL)
-		FailureThrow(error);
-	return result;
+	if (!instance->ended)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" has no result yet: it is %s", instance->id,
+						instance->status),
+				 instance->reason ? errdetail("%s", instance->reason) : 0));
+	InstanceOutcome(instance->iid, &outcome);
+	if (outcome.error != NULL)
+		FailureThrow(outcome.error);
+	return outcome.result;
 }
 
 /*
@@ -120,7 +69,7 @@ Datum
 durable_result(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
-	TimestampTz until = read_wait(fcinfo, 1);
+	TimestampTz until = WaitingUntil(fcinfo, 1);
 	InstanceRow *instance;
 	Jsonb	   *result;
 
@@ -129,40 +78,12 @@ durable_result(PG_FUNCTION_ARGS)
 	if (!instance->ended && until != 0)
 	{
 		check_can_wait(instance);
-		ConditionVariablePrepareToSleep(&Shared->ended[instance->iid % RESULT_CONDITIONS]);
-		while (!(instance = ClientFindInstance(id))->ended &&
-			   sleep_until_end(instance->iid, until))
-			;
-		ConditionVariableCancelSleep();
+		WaitingWithSnapshot(instance->chain, has_ended, id, until);
 	}
-	if (!instance->ended)
-		refuse_not_ended(instance);
-	result = outcome(instance);
+	result = outcome_of(ClientFindInstance(id));
 	if (result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(result);
-}
-
-/*
- * wait_without_snapshot: each look in a transaction of its own, none while we
- * sleep.
- */
-static void
-wait_without_snapshot(int64 iid, const char *id, TimestampTz until)
-{
-	ConditionVariable *condition = &Shared->ended[iid % RESULT_CONDITIONS];
-
-	ConditionVariablePrepareToSleep(condition);
-	while (!ClientFindInstance(id)->ended)
-	{
-		bool		more;
-
-		SPI_commit();
-		more = sleep_until_end(iid, until);
-		if (!more)
-			break;
-	}
-	ConditionVariableCancelSleep();
 }
 
 /*
@@ -172,34 +93,17 @@ Datum
 durable_wait(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
-	TimestampTz until = read_wait(fcinfo, 1);
+	TimestampTz until = WaitingUntil(fcinfo, 1);
 	InstanceRow *instance;
-	TupleDesc	desc;
-	Datum		value;
-	bool		isnull;
-	bool		atomic = castNode(CallContext, fcinfo->context)->atomic;
 
 	ClientEnter("durable_wait");
 	instance = ClientFindInstance(id);
 	if (!instance->ended && until != 0)
 	{
-		if (atomic)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-					 errmsg("durable_wait() must be called outside of transactions and functions"),
-					 errhint("There, durable_result(id, wait) can wait.")));
+		WaitingCheckProcedure(fcinfo, "durable_wait",
+							  "There, durable_result(id, wait) can wait.");
 		check_can_wait(instance);
-		SPI_connect_ext(SPI_OPT_NONATOMIC);
-		wait_without_snapshot(instance->iid, id, until);
-		SPI_finish();
-		instance = ClientFindInstance(id);
+		WaitingWithoutSnapshot(instance->chain, has_ended, id, until);
 	}
-	if (!instance->ended)
-		refuse_not_ended(instance);
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "durable_wait must return a row");
-	value = PointerGetDatum(outcome(instance));
-	isnull = value == (Datum) 0;
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
-													  &value, &isnull)));
+	return WaitingResult(fcinfo, outcome_of(ClientFindInstance(id)));
 }

@@ -1,39 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * start.c
- *	  durable_start.
+ *	  durable_start and durable_signal_start.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_authid.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/syscache.h"
-#include "utils/uuid.h"
+#include "utils/timestamp.h"
 
 #include "arguments.h"
 #include "client/client.h"
-#include "compat.h"
 #include "durable.h"
-#include "engine/binding.h"
+#include "engine/activity.h"
 #include "engine/json.h"
-#include "engine/settings.h"
-#include "runtime/shmem.h"
+#include "engine/start.h"
 #include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_start);
-
-typedef enum OnConflict
-{
-	CONFLICT_ERROR,
-	CONFLICT_EXISTING,
-	CONFLICT_RESTART_FAILED
-} OnConflict;
+PG_FUNCTION_INFO_V1(durable_signal_start);
 
 static OnConflict
 read_on_conflict(FunctionCallInfo fcinfo, int i)
@@ -83,142 +70,6 @@ read_tags(FunctionCallInfo fcinfo, int i)
 	return tags;
 }
 
-static char *
-new_id(void)
-{
-	Datum		uuid = DirectFunctionCall1(gen_random_uuid, (Datum) 0);
-
-	return DatumGetCString(DirectFunctionCall1(uuid_out, uuid));
-}
-
-static int64
-new_seed(void)
-{
-	int64		seed;
-
-	if (!pg_strong_random(&seed, sizeof(seed)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random seed")));
-	return seed;
-}
-
-/*
- * settings_for: those of the caller, unless the instance runs as somebody
- * else, whose code must not be led astray by the caller's search_path.
- */
-static Jsonb *
-settings_for(const WorkflowRow *workflow)
-{
-	if (strcmp(workflow->run_as, "owner") == 0)
-		return workflow->settings;
-	return SettingsCapture(workflow->capture_settings);
-}
-
-/*
- * check_login: in the background a role that may not log in has no workers,
- * on servers that do not allow it.
- */
-static void
-check_login(Oid role, const char *name)
-{
-	HeapTuple	tuple;
-	bool		can_login;
-
-	if (Shared == NULL || !COMPAT_LOGIN_NEEDED)
-		return;
-	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
-	can_login = HeapTupleIsValid(tuple) &&
-		((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin;
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	if (!can_login)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("role \"%s\" may not log in, so it cannot run instances", name),
-				 errhint("Register the workflow with run_as => 'owner'.")));
-}
-
-static WorkflowRow *
-find_workflow(const char *name)
-{
-	WorkflowRow *row = WorkflowFind(name);
-
-	if (row == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_UNDEFINED),
-				 errmsg("workflow \"%s\" does not exist", name),
-				 errhint("Register a function with durable_register(). The view durable.workflows shows what is registered.")));
-	return row;
-}
-
-/*
- * freeze_input: check that the caller may run the workflow and that the input
- * fits, and fill in the defaults.
- */
-static Jsonb *
-freeze_input(const WorkflowRow *workflow, Jsonb *input)
-{
-	DurableFunction *fn;
-
-	fn = FunctionDescribe(FunctionResolve(workflow->function, "workflow"),
-						  "workflow");
-	FunctionCheckOwner(fn, workflow->owner);
-	FunctionCheckExecute(fn);
-	fn->whole = workflow->whole;
-	return ArgumentsFreezeDefaults(fn, input);
-}
-
-/*
- * check_duplicate: the id is in use: is that what the caller wanted?
- *
- * Returns true when a new run is to be started.
- */
-static bool
-check_duplicate(const InstanceRow *known, OnConflict on_conflict,
-				const InstanceRow *wanted)
-{
-	/* who could have started it learns nothing new */
-	bool		same = strcmp(known->workflow, wanted->workflow) == 0 &&
-		(known->run_as == wanted->run_as || ClientMaySee(known));
-
-	if (on_conflict == CONFLICT_ERROR || !same)
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_DUPLICATE),
-				 errmsg("instance \"%s\" already exists", wanted->id),
-				 same ?
-				 errhint("Give another id, or on_conflict => 'existing' or 'restart_failed'.") :
-				 errhint("Give another id.")));
-	return on_conflict == CONFLICT_RESTART_FAILED && known->ended &&
-		strcmp(known->status, "completed") != 0;
-}
-
-/*
- * insert: start the first run of an id, or the next one if it may be.
- */
-static void
-insert(InstanceRow *row, OnConflict on_conflict, Jsonb *input,
-	   Jsonb *settings, TimestampTz start_at)
-{
-	for (row->run = 1;; row->run++)
-	{
-		InstanceRow *known;
-
-		row->iid = row->chain = StorageNextNumber("iid_seq");
-		if (InstanceInsert(row, input, settings, start_at))
-			return;
-		known = InstanceFind(row->id);
-		if (known == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("instance \"%s\" was started by another transaction",
-							row->id)));
-		if (!check_duplicate(known, on_conflict, row))
-			return;
-		row->run = known->run;
-	}
-}
-
 /*
  * durable_start: start an instance, which runs when this transaction has
  * committed.
@@ -226,36 +77,58 @@ insert(InstanceRow *row, OnConflict on_conflict, Jsonb *input,
 Datum
 durable_start(PG_FUNCTION_ARGS)
 {
-	InstanceRow row = {0};
-	WorkflowRow *workflow;
-	Jsonb	   *input;
-	OnConflict	on_conflict;
-	TimestampTz start_at;
+	static const char *const names[] = {
+		"workflow", "input", "id", "on_conflict", "start_at", "priority",
+		"tags", "timeout", NULL
+	};
+	StartRequest request = {0};
 
+	if (CurrentContext == CONTEXT_BODY)
+		return ActivityInBody(fcinfo, "durable_start", names);
 	ClientEnterToWrite("durable_start");
-	row.workflow = ArgText(fcinfo, 0, "workflow");
-	input = ArgJsonb(fcinfo, 1, "input");
-	row.id = ArgNameOrNull(fcinfo, 2, "id");
-	on_conflict = read_on_conflict(fcinfo, 3);
-	start_at = read_start_at(fcinfo, 4);
+	request.workflow = ArgText(fcinfo, 0, "workflow");
+	request.input = ArgJsonb(fcinfo, 1, "input");
+	request.id = ArgNameOrNull(fcinfo, 2, "id");
+	request.on_conflict = read_on_conflict(fcinfo, 3);
+	request.start_at = read_start_at(fcinfo, 4);
 	ArgNotNull(fcinfo, 5, "priority");
-	row.priority = PG_GETARG_INT32(5);
-	row.tags = read_tags(fcinfo, 6);
+	request.priority = PG_GETARG_INT32(5);
+	request.tags = read_tags(fcinfo, 6);
+	request.timeout = PG_ARGISNULL(7) ? NULL : PG_GETARG_INTERVAL_P(7);
+	StartCheckTimeout(request.timeout);
+	StartInstance(&request);
+	PG_RETURN_TEXT_P(cstring_to_text(request.id));
+}
 
-	workflow = find_workflow(row.workflow);
-	input = freeze_input(workflow, input);
-	row.version = workflow->version;
-	row.run_as = strcmp(workflow->run_as, "owner") == 0 ?
-		workflow->owner : GetUserId();
-	row.run_as_name = GetUserNameFromId(row.run_as, false);
-	check_login(row.run_as, row.run_as_name);
-	row.seed = new_seed();
-	if (row.id == NULL)
-		row.id = new_id();
-	insert(&row, on_conflict, input, settings_for(workflow), start_at);
-	if (start_at == 0)
-		WakeupReady(row.run_as);
-	else
-		WakeupTimer(start_at);
-	PG_RETURN_TEXT_P(cstring_to_text(row.id));
+/*
+ * durable_signal_start: signal the running instance of an id; if there is
+ * none, start one and signal it.
+ */
+Datum
+durable_signal_start(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {
+		"workflow", "input", "id", "name", "payload", NULL
+	};
+	StartRequest request = {0};
+	char	   *name;
+	Jsonb	   *payload;
+
+	if (CurrentContext == CONTEXT_BODY)
+		return ActivityInBody(fcinfo, "durable_signal_start", names);
+	ClientEnterToWrite("durable_signal_start");
+	request.workflow = ArgText(fcinfo, 0, "workflow");
+	request.input = ArgJsonb(fcinfo, 1, "input");
+	request.id = ArgName(fcinfo, 2, "id");
+	name = ArgName(fcinfo, 3, "name");
+	payload = ArgJsonb(fcinfo, 4, "payload");
+	request.on_conflict = CONFLICT_RESTART;
+	request.tags = JsonEmpty();
+	StartInstance(&request);
+	/* who may start an instance may not signal those of others */
+	if (!request.is_new)
+		(void) ClientFindInstance(request.id);
+	(void) InboxInsert(request.chain, "signal", name, payload);
+	WakeupMessage(request.chain);
+	PG_RETURN_TEXT_P(cstring_to_text(request.id));
 }

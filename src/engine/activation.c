@@ -16,6 +16,7 @@
 #include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/settings.h"
+#include "engine/step.h"
 
 typedef struct StepIdEntry
 {
@@ -120,28 +121,51 @@ choose_step_id(Activation *a, const CommandRequest *request)
 	return id;
 }
 
-static CommandKind
-kind_of_event(const char *event)
+/* What the events of commands say. */
+static const struct
 {
-	if (strncmp(event, "Activity", 8) == 0)
-		return COMMAND_ACTIVITY;
-	if (strncmp(event, "Timer", 5) == 0)
-		return COMMAND_TIMER;
-	return COMMAND_SIGNAL;
-}
+	const char *event;
+	CommandKind kind;
+	CommandState state;
+}			command_events[] = {
+	{"ActivityCompleted", COMMAND_ACTIVITY, COMMAND_COMPLETED},
+	{"ActivityFailed", COMMAND_ACTIVITY, COMMAND_FAILED},
+	{"ActivityRetryScheduled", COMMAND_ACTIVITY, COMMAND_ISSUED},
+	{"ActivityCancelled", COMMAND_ACTIVITY, COMMAND_CANCELLED},
+	{"TimerStarted", COMMAND_TIMER, COMMAND_ISSUED},
+	{"TimerExpired", COMMAND_TIMER, COMMAND_COMPLETED},
+	{"TimerCancelled", COMMAND_TIMER, COMMAND_CANCELLED},
+	{"SignalAwaited", COMMAND_SIGNAL, COMMAND_ISSUED},
+	{"SignalReceived", COMMAND_SIGNAL, COMMAND_COMPLETED},
+	{"SignalTimedOut", COMMAND_SIGNAL, COMMAND_TIMED_OUT},
+	{"SignalCancelled", COMMAND_SIGNAL, COMMAND_CANCELLED},
+	{"EventAwaited", COMMAND_EVENT, COMMAND_ISSUED},
+	{"EventReceived", COMMAND_EVENT, COMMAND_COMPLETED},
+	{"EventTimedOut", COMMAND_EVENT, COMMAND_TIMED_OUT},
+	{"EventCancelled", COMMAND_EVENT, COMMAND_CANCELLED},
+	{"ConditionAwaited", COMMAND_CONDITION, COMMAND_ISSUED},
+	{"ConditionMet", COMMAND_CONDITION, COMMAND_COMPLETED},
+	{"ConditionTimedOut", COMMAND_CONDITION, COMMAND_TIMED_OUT},
+	{"ConditionCancelled", COMMAND_CONDITION, COMMAND_CANCELLED},
+	{"ChildStarted", COMMAND_CHILD, COMMAND_ISSUED},
+	{"ChildCompleted", COMMAND_CHILD, COMMAND_COMPLETED},
+	{"ChildFailed", COMMAND_CHILD, COMMAND_FAILED},
+	{"AwaitStarted", COMMAND_AWAIT, COMMAND_ISSUED},
+	{"AwaitCompleted", COMMAND_AWAIT, COMMAND_COMPLETED},
+	{"AwaitTimedOut", COMMAND_AWAIT, COMMAND_TIMED_OUT},
+	{"AwaitCancelled", COMMAND_AWAIT, COMMAND_CANCELLED}
+};
 
-static CommandState
-state_of_event(const char *event)
+static int
+find_event(const char *event)
 {
-	if (strcmp(event, "ActivityCompleted") == 0 ||
-		strcmp(event, "TimerExpired") == 0 ||
-		strcmp(event, "SignalReceived") == 0)
-		return COMMAND_COMPLETED;
-	if (strcmp(event, "ActivityFailed") == 0)
-		return COMMAND_FAILED;
-	if (strcmp(event, "SignalTimedOut") == 0)
-		return COMMAND_TIMED_OUT;
-	return COMMAND_ISSUED;
+	for (int i = 0; i < lengthof(command_events); i++)
+	{
+		if (strcmp(event, command_events[i].event) == 0)
+			return i;
+	}
+	elog(ERROR, "unexpected event \"%s\" of a command", event);
+	return 0;					/* keep compiler quiet */
 }
 
 /*
@@ -151,7 +175,7 @@ static void
 apply_row(Command *command, const HistoryRow *row)
 {
 	command->recorded = true;
-	command->state = state_of_event(row->event);
+	command->state = command_events[find_event(row->event)].state;
 	command->result = row->result;
 	command->error = row->error;
 	command->at = row->at;
@@ -160,6 +184,8 @@ apply_row(Command *command, const HistoryRow *row)
 		command->attempts = row->attempt;
 	if (command->first_at == 0)
 		command->first_at = row->started_at;
+	if (row->data != NULL && command->kind == COMMAND_CHILD)
+		command->options = row->data;
 }
 
 static Command *
@@ -175,14 +201,99 @@ command_of_row(Activation *a, const HistoryRow *row)
 
 	command = palloc0(sizeof(Command));
 	command->position = row->position;
-	command->kind = kind_of_event(row->event);
+	command->kind = command_events[find_event(row->event)].kind;
 	command->name = row->name;
 	command->step_id = row->step_id;
 	command->args = row->args;
 	if (command->step_id != NULL)
 		use_step_id(a, command);
+	if (command->kind == COMMAND_EVENT ||
+		strcmp(command->name, SUBSCRIBE_ACTIVITY) == 0)
+		a->subscribed = true;
 	add_command(a, command);
 	return command;
+}
+
+/*
+ * ActivationAddArrival: from that position on the state is this one.
+ */
+void
+ActivationAddArrival(Activation *a, int position, Jsonb *state)
+{
+	if (a->narrivals == a->arrivals_size)
+	{
+		a->arrivals_size *= 2;
+		a->arrivals = repalloc_huge(a->arrivals,
+									sizeof(Arrival) * a->arrivals_size);
+	}
+	a->arrivals[a->narrivals].position = position;
+	a->arrivals[a->narrivals].state = state;
+	a->narrivals++;
+}
+
+/*
+ * retry_from: the step whose error ended the run is open again, and all that
+ * came after it is not there any more.
+ */
+static void
+retry_from(Activation *a, int position)
+{
+	Command    *command;
+
+	if (position == 0 || position > a->ncommands)
+		return;
+	while (a->ncommands > position)
+	{
+		command = a->commands[--a->ncommands];
+		if (command->step_id != NULL)
+			unuse_step_id(a, command);
+	}
+	command = a->commands[position - 1];
+	command->state = COMMAND_ISSUED;
+	command->attempts = 0;
+	command->first_at = command->wake_at = 0;
+	/* a child cannot be tried again, but another one in its place */
+	if (command->kind == COMMAND_CHILD)
+	{
+		command->recorded = false;
+		command->restarted = true;
+	}
+}
+
+/*
+ * apply_other: a row that is not of a command.
+ */
+static void
+apply_other(Activation *a, const HistoryRow *row)
+{
+	Jsonb	   *state;
+
+	if (row->data == NULL)
+		return;
+	if (strcmp(row->event, "SignalHandled") == 0 ||
+		strcmp(row->event, "UpdateCompleted") == 0)
+	{
+		state = JsonGet(row->data, "state");
+		if (state != NULL)
+			ActivationAddArrival(a, JsonGetInt(row->data, "at"), state);
+	}
+	else if (strcmp(row->event, "WorkflowCancelRequested") == 0)
+	{
+		a->cancel_after = JsonGetInt(row->data, "after");
+		a->cancel_in = JsonGetInt(row->data, "in");
+		a->cancel_reason = JsonGetText(row->data, "reason");
+	}
+	else if (strcmp(row->event, "WorkflowRetried") == 0)
+		retry_from(a, JsonGetInt(row->data, "position"));
+	else if (strcmp(row->event, "WorkflowForked") == 0)
+	{
+		Fork	   *fork = palloc(sizeof(Fork));
+
+		fork->through = JsonGetInt(row->data, "through");
+		fork->seed = JsonGetInt(row->data, "seed");
+		a->forks = lappend(a->forks, fork);
+		a->fork_through = fork->through;
+	}
 }
 
 static void
@@ -194,11 +305,14 @@ visit_row(const HistoryRow *row, void *arg)
 	if (row->seq == 1)
 	{
 		a->input = row->args;
+		a->settings_json = row->data;
 		a->settings = SettingsRead(row->data);
 		a->started_at = row->at;
 	}
 	else if (row->position > 0)
 		apply_row(command_of_row(a, row), row);
+	else
+		apply_other(a, row);
 	a->next_seq = row->seq + 1;
 	a->last_at = Max(a->last_at, row->at);
 	MemoryContextSwitchTo(old);
@@ -222,6 +336,16 @@ ActivationReadHistory(Activation *a)
 	info.hcxt = a->history_cxt;
 	a->step_ids = hash_create("durable step ids", 16, &info,
 							  HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	a->arrivals_size = 16;
+	a->narrivals = 0;
+	a->arrivals = MemoryContextAlloc(a->history_cxt,
+									 sizeof(Arrival) * a->arrivals_size);
+	a->cancel_after = -1;
+	a->cancel_in = 0;
+	a->cancel_reason = NULL;
+	a->fork_through = 0;
+	a->forks = NIL;
+	a->subscribed = a->instance->chain != a->instance->iid;
 	a->last_at = 0;
 	a->next_seq = 1;
 	a->input = NULL;
@@ -243,8 +367,11 @@ ActivationStamp(Activation *a)
 	return a->last_at;
 }
 
-static Jsonb *
-kept(Activation *a, Jsonb *json)
+/*
+ * ActivationKeep: a copy that lives as long as the history in memory.
+ */
+Jsonb *
+ActivationKeep(Activation *a, Jsonb *json)
 {
 	MemoryContext old;
 	Jsonb	   *copy;
@@ -284,8 +411,9 @@ ActivationRecord(Activation *a, Command *command, HistoryRow *row)
 	{
 		HistoryRow	mine = *row;
 
-		mine.result = kept(a, row->result);
-		mine.error = kept(a, row->error);
+		mine.result = ActivationKeep(a, row->result);
+		mine.error = ActivationKeep(a, row->error);
+		mine.data = ActivationKeep(a, row->data);
 		apply_row(command, &mine);
 		a->conflicts = 0;
 	}
@@ -303,8 +431,9 @@ ActivationIssue(Activation *a, const CommandRequest *request)
 	command->position = a->ncommands + 1;
 	command->kind = request->kind;
 	command->name = pstrdup(request->name);
-	command->args = kept(a, request->args);
-	command->retry = kept(a, request->retry);
+	command->args = ActivationKeep(a, request->args);
+	command->retry = ActivationKeep(a, request->retry);
+	command->options = ActivationKeep(a, request->options);
 	command->wake_at = request->wake_at;
 	if (request->kind == COMMAND_ACTIVITY)
 	{

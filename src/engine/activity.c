@@ -9,13 +9,17 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "nodes/parsenodes.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "arguments.h"
+#include "engine/activity.h"
+#include "engine/deliver.h"
 #include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/retry.h"
@@ -46,6 +50,7 @@ read_options(FunctionCallInfo fcinfo, int i, CommandRequest *request)
 	request->step_id = ArgNameOrNull(fcinfo, i, "step_id");
 	request->retry = ArgJsonbOrNull(fcinfo, i + 1);
 	RetryCheck(request->retry, "retry");
+	request->shielded = !PG_ARGISNULL(i + 2) && PG_GETARG_BOOL(i + 2);
 }
 
 static Jsonb *
@@ -152,6 +157,68 @@ durable_sql(PG_FUNCTION_ARGS)
 }
 
 /* ------------------------------------------------------------------
+ * Functions for clients that are steps in a body
+ * ------------------------------------------------------------------
+ */
+
+static Jsonb *
+arguments_as_json(FunctionCallInfo fcinfo, const char *const *parameters)
+{
+	JsonbParseState *state;
+	Oid		   *types;
+	int			count;
+
+	(void) get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
+	JsonObjectBegin(&state);
+	for (int i = 0; parameters[i] != NULL; i++)
+	{
+		if (!PG_ARGISNULL(i))
+			JsonObjectAdd(&state, parameters[i],
+						  DatumToJsonb(PG_GETARG_DATUM(i), false, types[i]));
+	}
+	return JsonObjectEnd(&state);
+}
+
+static Jsonb *
+one_attempt(void)
+{
+	JsonbParseState *state;
+
+	JsonObjectBegin(&state);
+	JsonObjectAddNumber(&state, "max_attempts", 1);
+	return JsonObjectEnd(&state);
+}
+
+/*
+ * ActivityInBody: called in a body, the function is an activity of the
+ * workflow, done once.
+ */
+Datum
+ActivityInBody(FunctionCallInfo fcinfo, const char *name,
+			   const char *const *parameters)
+{
+	Activation *a = ReplayEnter(name);
+	CommandRequest request = {.kind = COMMAND_ACTIVITY, .name = name};
+	Oid			type = get_func_rettype(fcinfo->flinfo->fn_oid);
+	Jsonb	   *result;
+	Datum		value;
+	bool		isnull = false;
+
+	request.args = arguments_as_json(fcinfo, parameters);
+	request.retry = one_attempt();
+	request.function = fcinfo->flinfo->fn_oid;
+	result = call(a, &request);
+	if (type == VOIDOID)
+		PG_RETURN_VOID();
+	if (result == NULL)
+		PG_RETURN_NULL();
+	value = JsonbToDatum(result, type, -1, &isnull);
+	if (isnull)
+		PG_RETURN_NULL();
+	return value;
+}
+
+/* ------------------------------------------------------------------
  * CALL durable_step
  * ------------------------------------------------------------------
  */
@@ -173,13 +240,27 @@ can_commit_here(Activation *a, FunctionCallInfo fcinfo)
 		SPI_inside_nonatomic_context();
 }
 
+/*
+ * must_look: is there something to be delivered?  Then the body is to yield.
+ */
+static bool
+must_look(Activation *a)
+{
+	bool		result;
+
+	ContextSet(CONTEXT_ENGINE);
+	result = DeliverMustLook(a);
+	ContextSet(CONTEXT_BODY);
+	return result;
+}
+
 static Jsonb *
 step(FunctionCallInfo fcinfo, Activation *a, const CommandRequest *request)
 {
 	Command    *command = ReplayCommand(a, request);
 
 	if (command->state == COMMAND_ISSUED && StepIsDue(command) &&
-		can_commit_here(a, fcinfo))
+		can_commit_here(a, fcinfo) && !must_look(a))
 		StepRunInPlace(a, command);
 	return ReplayFinished(a, command)->result;
 }

@@ -11,9 +11,8 @@
  * An error ends the turn: the transaction is aborted, and what the driver was
  * doing (the phase) tells what the error means.
  *
- * A wait, the end and a hold give up the row of ready by naming our lease.  If
- * it is not ours any more, another driver has taken the instance over, and
- * all that this one did since its last commit is undone.
+ * What ends an activation is in settle.c, what a body waits for in unblock.c,
+ * what reaches it from outside in deliver.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,250 +22,97 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "engine/deliver.h"
 #include "engine/drive.h"
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/sandbox.h"
 #include "engine/settings.h"
+#include "engine/settle.h"
 #include "engine/step.h"
+#include "engine/unblock.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/wakeup.h"
 
-/* Passes lost to the environment before the instance is held. */
-#define MAX_BODY_FAILURES	5
-
-/* Above that many, subtransactions slow down the whole server. */
-#define MAX_INSIDE	60
-
 /* ------------------------------------------------------------------
- * Ends of an activation
+ * What the pass has come to.  True: there is more to do now.
  * ------------------------------------------------------------------
  */
 
-static void
-commit(Activation *a)
-{
-	a->phase = PHASE_COMMIT;
-	TransactionCommit(a->tx);
-	a->phase = PHASE_ENGINE;
-	ActivationCommitted(a);
-}
-
 /*
- * give_up_ready: the instance is not to be run for now.
- *
- * wake_at is when it is, 0 for never; its timer goes first (see queue.c).
+ * end_by_return: what came in meanwhile still has its effect on the state.
  */
-static void
-give_up_ready(Activation *a, TimestampTz wake_at)
-{
-	InstanceRow *instance = a->instance;
-
-	if (wake_at != 0)
-	{
-		TimerSet(instance->iid, instance->run_as, wake_at);
-		WakeupTimer(wake_at);
-	}
-	else if (instance->wake_at != 0)
-		TimerClear(instance->iid);
-	if (!ReadyDelete(instance->iid, a->lease))
-		ActivationLost(a);
-}
-
-static char *
-reason_of(const ErrorData *error)
-{
-	return psprintf("%s: %s%s%s%s%s", unpack_sql_state(error->sqlerrcode),
-					error->message,
-					error->detail ? ". " : error->hint ? "." : "",
-					error->detail ? error->detail : "",
-					error->hint ? " " : "", error->hint ? error->hint : "");
-}
-
-static void
-wait_for(Activation *a, const char *status, const char *awaits,
-		 TimestampTz wake_at)
-{
-	give_up_ready(a, wake_at);
-	InstanceWait(a->instance->iid, status, awaits, a->began_at);
-	commit(a);
-
-	/*
-	 * A message that was committed before our wait was is seen now.  One
-	 * that is committed later finds the instance waiting.
-	 */
-	if (awaits != NULL && InboxHas(a->instance->chain, "signal", awaits))
-	{
-		ReadyInsert(a->instance->iid);
-		WakeupReady(a->instance->run_as);
-		commit(a);
-	}
-}
-
-static void
-hold(Activation *a, const char *reason)
-{
-	give_up_ready(a, 0);
-	InstanceHold(a->instance->iid, reason);
-	commit(a);
-	ereport(LOG,
-			(errmsg("durable instance \"%s\" is held", a->instance->id),
-			 errdetail_internal("%s", reason)));
-}
-
-static void
-end(Activation *a, const char *status, const char *event)
-{
-	HistoryRow	row = {.event = event, .result = a->pass.result};
-
-	if (a->pass.error != NULL)
-		row.error = FailureFromError(a->pass.error);
-	ActivationRecord(a, NULL, &row);
-	give_up_ready(a, 0);
-	InstanceEnd(a->instance->iid, status, row.seq, a->began_at, row.at);
-	WakeupEnded(a->instance->iid);
-	commit(a);
-}
-
-/*
- * postpone: the environment failed, not the workflow.  Try again later, and
- * hold it when that does not help.
- */
-static void
-postpone(Activation *a, const ErrorData *error)
-{
-	int			failures = a->instance->body_failures + 1;
-	TimestampTz wake_at;
-
-	if (failures > MAX_BODY_FAILURES)
-	{
-		hold(a, psprintf("%s: %s", unpack_sql_state(error->sqlerrcode),
-						 error->message));
-		return;
-	}
-	wake_at = ActivationStamp(a) + (USECS_PER_SEC << (failures - 1));
-	give_up_ready(a, wake_at);
-	InstanceSetBodyFailures(a->instance->iid, failures);
-	commit(a);
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("durable instance \"%s\" will be tried again: %s",
-					a->instance->id, error->message)));
-}
-
-/* ------------------------------------------------------------------
- * What the body waits for.  True: there is more to do now.
- * ------------------------------------------------------------------
- */
-
 static bool
-unblock_activity(Activation *a, Command *command)
+end_by_return(Activation *a)
 {
-	if (!StepIsDue(command))
-	{
-		wait_for(a, "waiting_for_activity", NULL, command->wake_at);
+	HistoryRow	row = {.event = "WorkflowCompleted", .result = a->pass.result};
+
+	UnblockFlush(a, NULL);
+	if (!DeliverMessages(a, NULL))
 		return false;
-	}
-	if (a->tx->inside && a->tx->count >= MAX_INSIDE)
-	{
-		if (!ReadyRelease(a->instance->iid, a->lease))
-			ActivationLost(a);
-		commit(a);
-		ereport(NOTICE,
-				(errmsg("instance \"%s\" has more steps than fit into one transaction",
-						a->instance->id),
-				 errhint("Commit and call durable_run() again, or CALL durable_work().")));
-		return false;
-	}
-	if (a->dirty)
-		commit(a);
-	StepRun(a, command);
-	return true;
-}
-
-static bool
-unblock_timer(Activation *a, Command *command)
-{
-	TimestampTz wake_at = command->wake_at;
-
-	if (wake_at <= GetCurrentTimestamp())
-	{
-		HistoryRow	row = {.event = "TimerExpired", .wake_at = wake_at};
-
-		ActivationRecord(a, command, &row);
-		return true;
-	}
-	if (!command->recorded)
-	{
-		HistoryRow	row = {.event = "TimerStarted", .wake_at = wake_at};
-
-		ActivationRecord(a, command, &row);
-	}
-	wait_for(a, "waiting_for_timer", NULL, wake_at);
+	SettleEnd(a, "completed", &row);
 	return false;
-}
-
-static bool
-unblock_signal(Activation *a, Command *command)
-{
-	TimestampTz wake_at = command->wake_at;
-	HistoryRow	row = {0};
-
-	row.result = InboxTake(a->instance->chain, "signal", command->name,
-						   CurrentMemoryContext);
-	if (row.result != NULL)
-		row.event = "SignalReceived";
-	else if (wake_at != 0 && wake_at <= GetCurrentTimestamp())
-		row.event = "SignalTimedOut";
-	if (row.event != NULL)
-	{
-		ActivationRecord(a, command, &row);
-		return true;
-	}
-	if (!command->recorded)
-	{
-		row.event = "SignalAwaited";
-		row.wake_at = wake_at;
-		ActivationRecord(a, command, &row);
-	}
-	wait_for(a, "waiting_for_event", command->name, wake_at);
-	return false;
-}
-
-static bool
-unblock(Activation *a, Command *command)
-{
-	switch (command->kind)
-	{
-		case COMMAND_ACTIVITY:
-			return unblock_activity(a, command);
-		case COMMAND_TIMER:
-			return unblock_timer(a, command);
-		case COMMAND_SIGNAL:
-			return unblock_signal(a, command);
-	}
-	elog(ERROR, "unexpected command");
 }
 
 /*
  * end_by_error: the body raised one.  What is not the workflow's fault does not
  * fail it; an activity's error that it let pass does, whatever it is.
  */
-static void
+static bool
 end_by_error(Activation *a)
 {
 	Pass	   *pass = &a->pass;
 	ErrorData  *error = pass->error;
 	bool		own = !(pass->raised && FailureIs(pass->raised->error, error));
+	HistoryRow	row = {.event = "WorkflowFailed"};
+	JsonbParseState *data;
 
 	if (own && ErrorIsEnvironment(error))
-		postpone(a, error);
-	else if (own && ErrorIsGap(error))
-		hold(a, reason_of(error));
-	else
-		end(a, "failed", "WorkflowFailed");
+	{
+		SettlePostpone(a, error);
+		return false;
+	}
+	if (own && ErrorIsGap(error))
+	{
+		SettleHoldForError(a, error);
+		return false;
+	}
+	UnblockFlush(a, NULL);
+	row.error = FailureFromError(error);
+	if (a->cancel_after >= 0 &&
+		error->sqlerrcode == ERRCODE_DURABLE_CANCELLED)
+	{
+		row.event = "WorkflowCancelled";
+		SettleEnd(a, "cancelled", &row);
+		return false;
+	}
+	/* from where durable_retry() goes on */
+	JsonObjectBegin(&data);
+	JsonObjectAddNumber(&data, "position", own ? 0 : pass->raised->position);
+	row.data = JsonObjectEnd(&data);
+	SettleEnd(a, "failed", &row);
+	return false;
+}
+
+static bool
+go_on(Activation *a)
+{
+	Command    *command = a->pass.blocked_on;
+
+	switch (DeliverRequests(a, command))
+	{
+		case DELIVERED:
+			return true;
+		case DELIVERY_ENDS:
+			return false;
+		case NOTHING_DELIVERED:
+			break;
+	}
+	if (!DeliverMessages(a, command))
+		return false;
+	return UnblockCommand(a, command);
 }
 
 static bool
@@ -277,15 +123,16 @@ act_on_outcome(Activation *a)
 	switch (pass->outcome)
 	{
 		case PASS_BLOCKED:
-			return unblock(a, pass->blocked_on);
+			return go_on(a);
 		case PASS_VERDICT:
-			hold(a, pass->reason);
+			SettleHold(a, pass->reason);
 			return false;
 		case PASS_RAISED:
-			end_by_error(a);
-			return false;
+			return end_by_error(a);
 		case PASS_RETURNED:
-			end(a, "completed", "WorkflowCompleted");
+			return end_by_return(a);
+		case PASS_CONTINUED:
+			SettleContinue(a);
 			return false;
 		case PASS_OPEN:
 			break;
@@ -343,7 +190,7 @@ role_is_same(Activation *a)
 
 	if (name != NULL && strcmp(name, instance->run_as_name) == 0)
 		return true;
-	hold(a, psprintf("WF005: role %u was \"%s\" when the instance was started and is \"%s\" now",
+	SettleHold(a, psprintf("WF005: role %u was \"%s\" when the instance was started and is \"%s\" now",
 					 instance->run_as, instance->run_as_name,
 					 name ? name : "none"));
 	return false;
@@ -353,15 +200,25 @@ static bool
 load(Activation *a, int64 iid)
 {
 	MemoryContext old = MemoryContextSwitchTo(a->cxt);
+	uint64		generation;
 
+	ControlWatch();
+	generation = ControlGeneration;
 	a->instance = InstanceLoad(iid);
 	MemoryContextSwitchTo(old);
-	if (a->instance == NULL || a->instance->ended || a->instance->suspended)
+	if (a->instance == NULL || a->instance->ended)
 	{
 		(void) ReadyDelete(iid, a->lease);
-		commit(a);
+		SettleCommit(a);
 		return false;
 	}
+	if (a->instance->suspended || a->instance->parked)
+	{
+		SettleStop(a);
+		return false;
+	}
+	a->control_seen = generation;
+	a->look = a->instance->requested;
 	a->sandbox = SandboxModeFromText(a->instance->sandbox);
 	ActivationReadHistory(a);
 	return role_is_same(a);
@@ -376,15 +233,22 @@ turn(Activation *a, int64 iid)
 	CHECK_FOR_INTERRUPTS();
 	if (a->instance == NULL && !load(a, iid))
 		return false;
+	if (a->instance->deadline != 0 &&
+		a->instance->deadline <= GetCurrentTimestamp())
+	{
+		SettleEndByRequest(a, "timed_out", "WorkflowTimedOut", "WF003",
+						   "the workflow timed out", NULL);
+		return false;
+	}
 	if (a->arguments == NULL || a->function_generation != FunctionGeneration)
 	{
 		/* a step that dropped the workflow is done all the same */
 		if (a->dirty)
-			commit(a);
+			SettleCommit(a);
 		describe_workflow(a);
 	}
 	if (a->dirty && PassIsLinear(a))
-		commit(a);
+		SettleCommit(a);
 	PassRun(a);
 	return act_on_outcome(a);
 }
@@ -407,7 +271,7 @@ abandon(Activation *a, int64 iid)
 {
 	if (!ReadyRelease(iid, a->lease))
 		ReadyInsert(iid);
-	commit(a);
+	SettleCommit(a);
 	ereport(LOG,
 			(errmsg("durable instance \"%s\" was taken over by another driver",
 					a->instance->id)));
@@ -476,7 +340,7 @@ recover(Activation *a, int64 iid)
 	}
 	if (a->desperate)
 	{
-		hold(a, psprintf("%s: the failure of a step could not be recorded",
+		SettleHold(a, psprintf("%s: the failure of a step could not be recorded",
 						 unpack_sql_state(error->sqlerrcode)));
 		return false;
 	}
@@ -486,15 +350,22 @@ recover(Activation *a, int64 iid)
 
 	if (phase == PHASE_RESOLVE && !ErrorIsEnvironment(error))
 	{
-		hold(a, reason_of(error));
+		SettleHoldForError(a, error);
 		return false;
+	}
+	/* a cancel that interrupts is not the activity's failure */
+	if (phase == PHASE_ACTIVITY && ErrorIsCancel(error) &&
+		DeliverHasRequest(a))
+	{
+		a->interrupted = true;
+		return true;
 	}
 	if ((phase == PHASE_ACTIVITY || phase == PHASE_COMMIT) && failed != NULL)
 	{
 		(void) StepFail(a, failed, error);
 		return true;
 	}
-	postpone(a, error);
+	SettlePostpone(a, error);
 	return false;
 }
 

@@ -66,6 +66,17 @@ FailureFromError(const ErrorData *error)
 }
 
 /*
+ * FailureMake: an error that nobody has raised.
+ */
+Jsonb *
+FailureMake(const char *sqlstate, const char *message, const char *detail)
+{
+	ErrorData	error = {0};
+
+	return build(&error, sqlstate, message, detail);
+}
+
+/*
  * FailureFromActivity: the same for an error that a body should be able to
  * catch.
  *

@@ -14,6 +14,8 @@
 #include "compat.h"
 
 extern Jsonb *FailureFromError(const ErrorData *error);
+extern Jsonb *FailureMake(const char *sqlstate, const char *message,
+						  const char *detail);
 extern Jsonb *FailureFromActivity(const ErrorData *error);
 pg_noreturn extern void FailureThrow(Jsonb *failure);
 extern bool FailureIs(Jsonb *failure, const ErrorData *error);

@@ -22,6 +22,7 @@ PG_FUNCTION_INFO_V1(durable_uuid);
 PG_FUNCTION_INFO_V1(durable_instance_id);
 PG_FUNCTION_INFO_V1(durable_run_number);
 PG_FUNCTION_INFO_V1(durable_is_replaying);
+PG_FUNCTION_INFO_V1(durable_cancel_requested);
 PG_FUNCTION_INFO_V1(durable_log);
 
 /*
@@ -44,12 +45,33 @@ mix(uint64 x)
 }
 
 /*
+ * seed_here: what was copied from another instance was drawn with its seed.
+ */
+static uint64
+seed_here(Activation *a)
+{
+	ListCell   *lc;
+
+	if (a->pass.position < a->fork_through)
+	{
+		foreach(lc, a->forks)
+		{
+			Fork	   *fork = lfirst(lc);
+
+			if (a->pass.position < fork->through)
+				return (uint64) fork->seed;
+		}
+	}
+	return (uint64) a->instance->seed;
+}
+
+/*
  * draw: the same bits at the same place of each pass.
  */
 static uint64
 draw(Activation *a)
 {
-	uint64		bits = mix((uint64) a->instance->seed);
+	uint64		bits = mix(seed_here(a));
 
 	bits = mix(bits ^ (uint64) a->pass.position);
 	return mix(bits ^ (uint64) a->pass.draws++);
@@ -108,6 +130,15 @@ Datum
 durable_is_replaying(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(ReplayIsReplaying(ReplayEnter("durable_is_replaying")));
+}
+
+/*
+ * durable_cancel_requested: has the body been told of a cancel?
+ */
+Datum
+durable_cancel_requested(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(ReplayIsCancelled(ReplayEnter("durable_cancel_requested")));
 }
 
 static int

@@ -7,6 +7,9 @@
  */
 #include "postgres.h"
 
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
+
 #include "engine/json.h"
 
 /*
@@ -113,6 +116,16 @@ JsonObjectAddText(JsonbParseState **state, const char *key, const char *value)
 	add_value(state, key, &element);
 }
 
+void
+JsonObjectAddNumber(JsonbParseState **state, const char *key, int64 value)
+{
+	JsonbValue	element;
+
+	element.type = jbvNumeric;
+	element.val.numeric = int64_to_numeric(value);
+	add_value(state, key, &element);
+}
+
 Jsonb *
 JsonObjectEnd(JsonbParseState **state)
 {
@@ -151,6 +164,59 @@ JsonGetText(Jsonb *object, const char *key)
 	if (value == NULL || value->type != jbvString)
 		return NULL;
 	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+/*
+ * JsonGetInt: the whole number that a key has, or 0.
+ */
+int64
+JsonGetInt(Jsonb *object, const char *key)
+{
+	JsonbValue	buffer;
+	JsonbValue *value;
+
+	if (object == NULL || !JB_ROOT_IS_OBJECT(object))
+		return 0;
+	value = getKeyJsonValueFromContainer(&object->root, key, strlen(key),
+										 &buffer);
+	if (value == NULL || value->type != jbvNumeric)
+		return 0;
+	return DatumGetInt64(DirectFunctionCall1(numeric_int8,
+											 NumericGetDatum(value->val.numeric)));
+}
+
+/*
+ * JsonArray: of these; NULL becomes JSON's null.
+ */
+Jsonb *
+JsonArray(Jsonb **elements, int count)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		JsonbValue	element;
+
+		if (elements[i] != NULL)
+			JsonAsValue(elements[i], &element);
+		else
+			element.type = jbvNull;
+		pushJsonbValue(&state, WJB_ELEM, &element);
+	}
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
+}
+
+/*
+ * JsonEmpty: an object without keys.
+ */
+Jsonb *
+JsonEmpty(void)
+{
+	JsonbParseState *state;
+
+	JsonObjectBegin(&state);
+	return JsonObjectEnd(&state);
 }
 
 /*

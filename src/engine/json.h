@@ -22,9 +22,14 @@ extern void JsonObjectAdd(JsonbParseState **state, const char *key,
 						  Jsonb *value);
 extern void JsonObjectAddText(JsonbParseState **state, const char *key,
 							  const char *value);
+extern void JsonObjectAddNumber(JsonbParseState **state, const char *key,
+								int64 value);
 extern Jsonb *JsonObjectEnd(JsonbParseState **state);
 
 extern Jsonb *JsonGet(Jsonb *object, const char *key);
+extern int64 JsonGetInt(Jsonb *object, const char *key);
+extern Jsonb *JsonArray(Jsonb **elements, int count);
+extern Jsonb *JsonEmpty(void);
 extern char *JsonGetText(Jsonb *object, const char *key);
 extern const char *JsonTypeName(Jsonb *json);
 

@@ -16,7 +16,9 @@
 #include "access/xact.h"
 #include "utils/memutils.h"
 
+#include "engine/binding.h"
 #include "engine/failure.h"
+#include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/settings.h"
 #include "runtime/process.h"
@@ -34,6 +36,19 @@ PassIsLinear(const Activation *a)
 		a->sandbox == SANDBOX_STRICT;
 }
 
+/*
+ * no_state: what the state is before anybody has set it.
+ */
+static Jsonb *
+no_state(Activation *a)
+{
+	MemoryContext old = MemoryContextSwitchTo(a->pass_cxt);
+	Jsonb	   *state = JsonEmpty();
+
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
 static void
 begin(Activation *a)
 {
@@ -43,6 +58,7 @@ begin(Activation *a)
 	MemoryContextReset(a->pass_cxt);
 	memset(pass, 0, sizeof(Pass));
 	pass->now = a->started_at;
+	pass->state = no_state(a);
 	pass->linear = PassIsLinear(a);
 	CurrentActivation = a;
 	a->phase = PHASE_BODY;
@@ -166,9 +182,12 @@ conclude(Activation *a)
 		ReplayCondemn(a, ERRCODE_DURABLE_SANDBOX,
 					  "the body of a workflow must not say ROLLBACK",
 					  "Steps commit by themselves.");
+	if (pass->outcome == PASS_CONTINUED)
+		ReplayCheckLeftover(a);
 	if (pass->outcome != PASS_OPEN)
 		return;
 
+	ReplayDeliverAll(a);
 	pass->outcome = pass->error == NULL ? PASS_RETURNED : PASS_RAISED;
 	if (pass->outcome == PASS_RAISED && ErrorIsEnvironment(pass->error) &&
 		!(pass->raised && FailureIs(pass->raised->error, pass->error)))
@@ -190,4 +209,78 @@ PassRun(Activation *a)
 	conclude(a);
 	a->log_through = Max(a->log_through,
 						 a->pass.position - (a->pass.outcome == PASS_BLOCKED));
+}
+
+/* ------------------------------------------------------------------
+ * Handlers
+ * ------------------------------------------------------------------
+ */
+
+static Jsonb *
+invoke_handler(const char *name, Jsonb **args, int nargs)
+{
+	DurableFunction *fn = FunctionDescribe(FunctionResolve(name, "handler"),
+										   "handler");
+
+	FunctionCheckExecute(fn);
+	if (fn->nparams != nargs)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+				 errmsg("handler %s has %d parameters", fn->signature,
+						fn->nparams),
+				 errhint(nargs == 1 ? "It gets the state." :
+						 "It gets the state and the message.")));
+	fn->whole = false;
+	return FunctionInvoke(fn, ArgumentsBind(fn, JsonArray(args, nargs)), false);
+}
+
+/*
+ * PassCallHandler: the result of a function of the state, run as the body is:
+ * in the sandbox, without effect.  NULL with an error if it raised one.
+ *
+ * The pass is over when this is called; it keeps its outcome, unless the
+ * handler did what it must not do.
+ */
+Jsonb *
+PassCallHandler(Activation *a, const char *function, Jsonb **args, int nargs,
+				ErrorData **error)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	Pass	   *pass = &a->pass;
+	PassOutcome outcome = pass->outcome;
+	Jsonb	   *volatile result = NULL;
+
+	*error = NULL;
+	pass->outcome = PASS_OPEN;
+	pass->in_handler = true;
+	CurrentActivation = a;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		(void) SettingsEnter(a->settings);
+		XactReadOnly = true;
+		ContextSet(CONTEXT_BODY);
+		result = invoke_handler(function, args, nargs);
+	}
+	PG_CATCH();
+	{
+		ContextSet(CONTEXT_ENGINE);
+		MemoryContextSwitchTo(cxt);
+		*error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	ContextSet(CONTEXT_ENGINE);
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+	pass->in_handler = false;
+	if (pass->outcome == PASS_OPEN)
+		pass->outcome = outcome;
+	if (*error != NULL && (ErrorIsCancel(*error) || ErrorIsEnvironment(*error)) &&
+		pass->outcome != PASS_VERDICT)
+		ReThrowError(*error);
+	return result;
 }

@@ -122,6 +122,21 @@ ReplayBlock(Activation *a, Command *command)
 	pg_unreachable();
 }
 
+/*
+ * ReplayContinue: the body goes on as a new run.
+ */
+void
+ReplayContinue(Activation *a, Jsonb *input)
+{
+	MemoryContext old = MemoryContextSwitchTo(a->pass_cxt);
+
+	a->pass.outcome = PASS_CONTINUED;
+	a->pass.result = JsonCopy(input);
+	MemoryContextSwitchTo(old);
+	leave_body(a);
+	pg_unreachable();
+}
+
 static void
 refuse_outside(const char *primitive)
 {
@@ -148,6 +163,11 @@ ReplayEnter(const char *primitive)
 	if (CurrentContext != CONTEXT_BODY)
 		refuse_outside(primitive);
 
+	if (unlikely(a->pass.in_handler))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_SANDBOX),
+				 errmsg("%s() cannot be called in a handler", primitive),
+				 errhint("A handler is a function of the state and the message. Act upon the new state in the workflow's body.")));
 	if (unlikely(a->pass.outcome != PASS_OPEN))
 	{
 		if (++a->pass.swallowed >= MAX_SWALLOWED)
@@ -180,6 +200,14 @@ kind_name(CommandKind kind)
 			return "timer";
 		case COMMAND_SIGNAL:
 			return "signal";
+		case COMMAND_EVENT:
+			return "event";
+		case COMMAND_CONDITION:
+			return "condition";
+		case COMMAND_CHILD:
+			return "child";
+		case COMMAND_AWAIT:
+			return "await";
 	}
 	return "command";
 }
@@ -260,9 +288,77 @@ check_step_id(Activation *a, const char *id)
 				 errhint("Give each step an id of its own, or leave it out.")));
 }
 
+/* ------------------------------------------------------------------
+ * What reaches the body from outside
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * deliver_through: the messages that came in up to that command have had
+ * their effect on the state.
+ */
+static void
+deliver_through(Activation *a, int position)
+{
+	Pass	   *pass = &a->pass;
+
+	while (pass->next_arrival < a->narrivals &&
+		   a->arrivals[pass->next_arrival].position <= position)
+	{
+		pass->state = a->arrivals[pass->next_arrival++].state;
+		pass->has_state = true;
+	}
+}
+
+/*
+ * ReplayDeliverAll: the same at the end of the body.
+ */
+void
+ReplayDeliverAll(Activation *a)
+{
+	deliver_through(a, PG_INT32_MAX);
+}
+
+/*
+ * ReplayIsCancelled: does the body know of a cancel?
+ */
+bool
+ReplayIsCancelled(const Activation *a)
+{
+	return a->cancel_after >= 0 && a->pass.position >= a->cancel_after;
+}
+
+static void
+throw_cancelled(Activation *a)
+{
+	Pass	   *pass = &a->pass;
+
+	/* one that does not want to hear is ended without being asked */
+	if (++pass->cancels > MAX_SWALLOWED)
+	{
+		MemoryContext old = MemoryContextSwitchTo(a->pass_cxt);
+
+		pass->outcome = PASS_RAISED;
+		pass->error = palloc0(sizeof(ErrorData));
+		pass->error->elevel = ERROR;
+		pass->error->sqlerrcode = ERRCODE_DURABLE_CANCELLED;
+		pass->error->message = pstrdup("the workflow was cancelled");
+		pass->error->detail = pstrdup("Its body caught that in a loop.");
+		MemoryContextSwitchTo(old);
+		leave_body(a);
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_CANCELLED),
+			 errmsg("the workflow was cancelled"),
+			 a->cancel_reason ? errdetail("%s", a->cancel_reason) : 0,
+			 errhint("Clean up with steps that are shielded => true.")));
+}
+
 /*
  * ReplayCommand: take the next position; what the history has there, or a new
  * command.
+ *
+ * One that is told of a cancel instead takes no position.
  */
 Command *
 ReplayCommand(Activation *a, const CommandRequest *request)
@@ -270,6 +366,10 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 	int			position = a->pass.position + 1;
 	Command    *command;
 
+	deliver_through(a, position);
+	if (unlikely(a->cancel_after >= 0) && ReplayIsCancelled(a) &&
+		!request->shielded)
+		throw_cancelled(a);
 	if (request->step_id != NULL)
 		check_step_id(a, request->step_id);
 	if (position > a->ncommands)
@@ -287,6 +387,11 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 			MemoryContextSwitchTo(old);
 		}
 	}
+	command->shielded = request->shielded;
+	command->function = request->function;
+	command->handles = request->handles;
+	command->nhandles = request->nhandles;
+	command->any = request->any;
 	a->pass.position = position;
 	a->pass.draws = 0;
 	return command;
@@ -298,6 +403,8 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 Command *
 ReplayFinished(Activation *a, Command *command)
 {
+	if (unlikely(a->cancel_in == command->position))
+		throw_cancelled(a);
 	if (command->state == COMMAND_ISSUED)
 		ReplayBlock(a, command);
 
@@ -340,4 +447,22 @@ ReplayIsReplaying(const Activation *a)
 {
 	return a->pass.position < a->ncommands &&
 		a->commands[a->pass.position]->recorded;
+}
+
+/*
+ * ReplayHandler: who is in charge of that, or NULL.
+ */
+Handler *
+ReplayHandler(Activation *a, HandlerKind kind, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, a->pass.handlers)
+	{
+		Handler    *handler = lfirst(lc);
+
+		if (handler->kind == kind && strcmp(handler->name, name) == 0)
+			return handler;
+	}
+	return NULL;
 }

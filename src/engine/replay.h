@@ -20,7 +20,11 @@ typedef enum CommandKind
 {
 	COMMAND_ACTIVITY,
 	COMMAND_TIMER,
-	COMMAND_SIGNAL
+	COMMAND_SIGNAL,
+	COMMAND_EVENT,
+	COMMAND_CONDITION,
+	COMMAND_CHILD,
+	COMMAND_AWAIT
 } CommandKind;
 
 typedef enum CommandState
@@ -28,7 +32,8 @@ typedef enum CommandState
 	COMMAND_ISSUED,
 	COMMAND_COMPLETED,
 	COMMAND_FAILED,
-	COMMAND_TIMED_OUT
+	COMMAND_TIMED_OUT,
+	COMMAND_CANCELLED
 } CommandState;
 
 /* What a body asked for at one position, and what became of it. */
@@ -50,6 +55,13 @@ typedef struct Command
 	int			attempts;		/* that have failed */
 	TimestampTz first_at;		/* begin of the first attempt */
 	Jsonb	   *retry;			/* the call's policy, NULL: none */
+	bool		shielded;		/* is not interrupted by a cancel */
+	Oid			function;		/* one of ours that is an activity */
+	Jsonb	   *options;		/* of a child */
+	bool		restarted;		/* it failed, and is to be started again */
+	const int  *handles;		/* what is awaited: positions, of this pass */
+	int			nhandles;
+	bool		any;			/* one of them is enough */
 } Command;
 
 /* What a primitive asks for. */
@@ -61,6 +73,12 @@ typedef struct CommandRequest
 	Jsonb	   *args;
 	Jsonb	   *retry;
 	TimestampTz wake_at;		/* of a timer, or a deadline; 0: none */
+	bool		shielded;
+	Oid			function;		/* one of ours that is an activity */
+	Jsonb	   *options;		/* of a child */
+	const int  *handles;		/* to be awaited */
+	int			nhandles;
+	bool		any;
 } CommandRequest;
 
 typedef enum PassOutcome
@@ -69,8 +87,39 @@ typedef enum PassOutcome
 	PASS_RETURNED,				/* result */
 	PASS_RAISED,				/* error */
 	PASS_BLOCKED,				/* needs blocked_on to come to its end */
+	PASS_CONTINUED,				/* as a new run: result is its input */
 	PASS_VERDICT				/* must not go on: reason */
 } PassOutcome;
+
+typedef enum HandlerKind
+{
+	HANDLER_SIGNAL,
+	HANDLER_UPDATE,
+	HANDLER_QUERY
+} HandlerKind;
+
+/* A function that the body has put in charge of messages or queries. */
+typedef struct Handler
+{
+	HandlerKind kind;
+	char	   *name;			/* of the messages */
+	char	   *function;
+	char	   *validator;		/* of updates, NULL: none */
+} Handler;
+
+/* A state that messages led to, known from the position on. */
+typedef struct Arrival
+{
+	int			position;		/* the command in which they were delivered */
+	Jsonb	   *state;
+} Arrival;
+
+/* The seed of positions that were copied from another instance. */
+typedef struct Fork
+{
+	int			through;
+	int64		seed;
+} Fork;
 
 /* One run of the body from the top. */
 typedef struct Pass
@@ -87,6 +136,13 @@ typedef struct Pass
 	TimestampTz now;			/* of the last event the body knows of */
 	Command    *raised;			/* the last failure it was given */
 	int			swallowed;		/* how often it caught our signal */
+	int			cancels;		/* how often it was told of a cancel */
+
+	Jsonb	   *state;
+	bool		has_state;		/* it is of interest to others */
+	List	   *handlers;
+	int			next_arrival;
+	bool		in_handler;		/* a handler runs, not the body */
 
 	bool		linear;			/* steps run in place */
 	bool		broken;			/* the body ended the transaction */
@@ -124,6 +180,7 @@ typedef struct Activation
 	int64		lease;
 	InstanceRow *instance;
 	List	   *settings;
+	Jsonb	   *settings_json;	/* the same */
 	Jsonb	   *input;
 	SandboxMode sandbox;
 	TimestampTz began_at;
@@ -138,6 +195,15 @@ typedef struct Activation
 	int			ncommands;
 	int			size;
 	HTAB	   *step_ids;
+	Arrival    *arrivals;		/* in order */
+	int			narrivals;
+	int			arrivals_size;
+	int			cancel_after;	/* a cancel was delivered then, -1: none */
+	int			cancel_in;		/* the command it ended the wait in, 0: none */
+	char	   *cancel_reason;
+	int			fork_through;	/* positions that were copied */
+	List	   *forks;			/* the seeds they were made with */
+	bool		subscribed;		/* to events */
 	int			next_seq;
 	TimestampTz started_at;		/* durable_now() at the start */
 	TimestampTz last_at;		/* of the newest event */
@@ -149,6 +215,9 @@ typedef struct Activation
 	bool		dirty;			/* history rows are not yet committed */
 	int			conflicts;		/* attempts lost to others, one after another */
 	bool		lost;			/* another driver has the instance */
+	uint64		control_seen;	/* requests up to then are known of */
+	bool		look;			/* there may be a request */
+	bool		interrupted;	/* an activity was cancelled */
 	ErrorData  *error;			/* to be recovered from */
 	bool		desperate;		/* recovering has failed once */
 
@@ -175,6 +244,8 @@ extern TimestampTz ActivationStamp(Activation *a);
 extern void ActivationRecord(Activation *a, Command *command,
 							 HistoryRow *row);
 extern int	ActivationStepPosition(Activation *a, const char *id);
+extern void ActivationAddArrival(Activation *a, int position, Jsonb *state);
+extern Jsonb *ActivationKeep(Activation *a, Jsonb *json);
 extern Command *ActivationIssue(Activation *a, const CommandRequest *request);
 extern void ActivationForget(Activation *a);
 extern void ActivationCommitted(Activation *a);
@@ -185,10 +256,13 @@ extern bool PassIsLinear(const Activation *a);
 extern void PassRun(Activation *a);
 extern void PassDisarm(Activation *a);
 extern void PassArm(Activation *a);
+extern Jsonb *PassCallHandler(Activation *a, const char *function,
+							  Jsonb **args, int nargs, ErrorData **error);
 
 /* replay.c */
 extern Activation *ReplayEnter(const char *primitive);
 extern Command *ReplayCommand(Activation *a, const CommandRequest *request);
+pg_noreturn extern void ReplayContinue(Activation *a, Jsonb *input);
 extern Command *ReplayFinished(Activation *a, Command *command);
 pg_noreturn extern void ReplayBlock(Activation *a, Command *command);
 pg_noreturn extern void ReplayVerdict(Activation *a, int sqlerrcode, const char *reason,
@@ -197,5 +271,9 @@ extern void ReplayCondemn(Activation *a, int sqlerrcode, const char *reason,
 						  const char *hint);
 extern void ReplayCheckLeftover(Activation *a);
 extern bool ReplayIsReplaying(const Activation *a);
+extern bool ReplayIsCancelled(const Activation *a);
+extern void ReplayDeliverAll(Activation *a);
+extern Handler *ReplayHandler(Activation *a, HandlerKind kind,
+							  const char *name);
 
 #endif							/* DURABLE_REPLAY_H */

@@ -25,6 +25,7 @@
 #include "engine/settings.h"
 #include "engine/sqlstep.h"
 #include "engine/step.h"
+#include "engine/unblock.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 
@@ -118,24 +119,27 @@ resolve(Activation *a, const char *name)
 static Jsonb *
 invoke(Activation *a, Command *command)
 {
-	ActivityEntry *entry;
+	DurableFunction *function;
 	Jsonb	   *result;
 
 	a->phase = PHASE_RESOLVE;
-	entry = resolve(a, command->name);
+	if (OidIsValid(command->function))
+		function = FunctionDescribe(command->function, "activity");
+	else
+		function = resolve(a, command->name)->function;
 
 	a->phase = PHASE_ACTIVITY;
 	ContextSet(CONTEXT_ACTIVITY);
-	if (entry->function == NULL)
+	if (function == NULL)
 		result = SqlStepRun(command->args, &binding);
 	else
 	{
 		DurableArguments *args;
 
 		binding = true;
-		args = ArgumentsBind(entry->function, command->args);
+		args = ArgumentsBind(function, command->args);
 		binding = false;
-		result = FunctionInvoke(entry->function, args, false);
+		result = FunctionInvoke(function, args, false);
 	}
 	TransactionFireDeferred(a->tx);
 	ContextSet(CONTEXT_ENGINE);
@@ -183,6 +187,15 @@ StepRun(Activation *a, Command *command)
 	MemoryContextSwitchTo(old);
 }
 
+static void
+commit_in_place(Activation *a)
+{
+	a->phase = PHASE_COMMIT;
+	TransactionCommitInPlace();
+	a->phase = PHASE_ENGINE;
+	ActivationCommitted(a);
+}
+
 /*
  * StepRunInPlace: the same in a linear pass, with the commit; the body goes
  * on afterwards.
@@ -196,10 +209,12 @@ StepRunInPlace(Activation *a, Command *command)
 	/* the commit would run loop queries to their end outside of the sandbox */
 	HoldPinnedPortals();
 	PassDisarm(a);
+	/* what others are to see is there before the step begins */
+	UnblockFlush(a, command);
+	if (a->dirty)
+		commit_in_place(a);
 	StepRun(a, command);
-	a->phase = PHASE_COMMIT;
-	TransactionCommitInPlace();
-	ActivationCommitted(a);
+	commit_in_place(a);
 	MemoryContextSwitchTo(old);
 	PassArm(a);
 }

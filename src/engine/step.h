@@ -10,6 +10,9 @@
 
 #include "engine/replay.h"
 
+/* The activity that durable_subscribe() in a body is. */
+#define SUBSCRIBE_ACTIVITY	"durable_subscribe"
+
 extern void StepRun(Activation *a, Command *command);
 extern void StepRunInPlace(Activation *a, Command *command);
 extern bool StepFail(Activation *a, Command *command, const ErrorData *error);

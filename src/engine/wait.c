@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wait.c
- *	  Primitives that wait: for a time, for a signal.
+ *	  Primitives that wait: for a time, a signal, an event.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,15 +13,23 @@
 #include "utils/fmgrprotos.h"
 
 #include "arguments.h"
+#include "engine/activity.h"
 #include "engine/json.h"
 #include "engine/replay.h"
+#include "engine/step.h"
+#include "engine/wait.h"
 
 PG_FUNCTION_INFO_V1(durable_sleep);
 PG_FUNCTION_INFO_V1(durable_sleep_until);
 PG_FUNCTION_INFO_V1(durable_wait_signal);
+PG_FUNCTION_INFO_V1(durable_subscribe);
+PG_FUNCTION_INFO_V1(durable_wait_event);
 
-static TimestampTz
-check_finite(TimestampTz time, const char *parameter)
+/*
+ * WaitCheckFinite: nobody waits for ever by mistake.
+ */
+TimestampTz
+WaitCheckFinite(TimestampTz time, const char *parameter)
 {
 	if (TIMESTAMP_NOT_FINITE(time))
 		ereport(ERROR,
@@ -31,15 +39,15 @@ check_finite(TimestampTz time, const char *parameter)
 }
 
 /*
- * from_now: the clock's time after an interval.  Asked for again on each
+ * WaitFromNow: the clock's time after an interval.  Asked for again on each
  * pass, but only the first answer counts: it is recorded.
  */
-static TimestampTz
-from_now(Datum interval, const char *parameter)
+TimestampTz
+WaitFromNow(Datum interval, const char *parameter)
 {
 	Datum		now = TimestampTzGetDatum(GetCurrentTimestamp());
 
-	return check_finite(DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+	return WaitCheckFinite(DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
 														  now, interval)),
 				  parameter);
 }
@@ -76,7 +84,7 @@ durable_sleep(PG_FUNCTION_ARGS)
 
 	ArgNotNull(fcinfo, 0, "duration");
 	duration = PG_GETARG_DATUM(0);
-	sleep_until(a, from_now(duration, "duration"),
+	sleep_until(a, WaitFromNow(duration, "duration"),
 		  one_argument("for", duration, INTERVALOID));
 	PG_RETURN_VOID();
 }
@@ -91,7 +99,7 @@ durable_sleep_until(PG_FUNCTION_ARGS)
 	TimestampTz wake_at;
 
 	ArgNotNull(fcinfo, 0, "wake_at");
-	wake_at = check_finite(PG_GETARG_TIMESTAMPTZ(0), "wake_at");
+	wake_at = WaitCheckFinite(PG_GETARG_TIMESTAMPTZ(0), "wake_at");
 	sleep_until(a, wake_at,
 		  one_argument("until", TimestampTzGetDatum(wake_at), TIMESTAMPTZOID));
 	PG_RETURN_VOID();
@@ -110,7 +118,70 @@ durable_wait_signal(PG_FUNCTION_ARGS)
 
 	request.name = ArgName(fcinfo, 0, "name");
 	if (!PG_ARGISNULL(1))
-		request.wake_at = from_now(PG_GETARG_DATUM(1), "timeout");
+		request.wake_at = WaitFromNow(PG_GETARG_DATUM(1), "timeout");
+	command = ReplayFinished(a, ReplayCommand(a, &request));
+	if (command->state == COMMAND_TIMED_OUT)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(command->result);
+}
+
+static void
+check_mode(const char *mode)
+{
+	if (strcmp(mode, "broadcast") != 0 && strcmp(mode, "competing") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for mode: \"%s\"", mode),
+				 errhint("It can be broadcast or competing.")));
+}
+
+/*
+ * durable_subscribe: get events of a type from now on.
+ */
+Datum
+durable_subscribe(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {"type", "mode", "filter", NULL};
+	char	   *type = ArgName(fcinfo, 0, "type");
+	char	   *mode = ArgText(fcinfo, 1, "mode");
+	Jsonb	   *filter = ArgJsonbOrNull(fcinfo, 2);
+	Activation *a = CurrentActivation;
+
+	check_mode(mode);
+	if (CurrentContext != CONTEXT_ACTIVITY ||
+		!OidIsValid(a->running->function))
+		return ActivityInBody(fcinfo, SUBSCRIBE_ACTIVITY, names);
+
+	if (!SubscriptionInsert(a->instance->chain, type, mode, filter,
+							a->instance->run_as))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("events of type \"%s\" have subscribers in the other mode", type),
+				 errdetail("All subscribers of a type and a role are of one mode: broadcast or competing.")));
+	a->subscribed = true;
+	PG_RETURN_VOID();
+}
+
+/*
+ * durable_wait_event: the next event of a type, NULL when none comes in time.
+ */
+Datum
+durable_wait_event(PG_FUNCTION_ARGS)
+{
+	Activation *a = ReplayEnter("durable_wait_event");
+	CommandRequest request = {.kind = COMMAND_EVENT};
+	Command    *command;
+	JsonbParseState *args;
+
+	request.name = ArgName(fcinfo, 0, "type");
+	if (!PG_ARGISNULL(1))
+		request.wake_at = WaitFromNow(PG_GETARG_DATUM(1), "timeout");
+	if (!PG_ARGISNULL(2))
+	{
+		JsonObjectBegin(&args);
+		JsonObjectAdd(&args, "filter", PG_GETARG_JSONB_P(2));
+		request.args = JsonObjectEnd(&args);
+	}
 	command = ReplayFinished(a, ReplayCommand(a, &request));
 	if (command->state == COMMAND_TIMED_OUT)
 		PG_RETURN_NULL();

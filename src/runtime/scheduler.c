@@ -31,6 +31,7 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "runtime/dispatch.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/shmem.h"
@@ -519,18 +520,10 @@ serve_role(Oid role, int unclaimed)
 static void
 wake_for_messages(const Asked *asked, bool sweep)
 {
-	int64	   *iids;
-	int			count = 0;
-
 	if (asked->scan || sweep)
-		count = MessagesFor(InvalidOid, &iids);
+		DispatchAll(InvalidOid);
 	else if (asked->nhints > 0)
-		count = MessagesAmong(asked->hints, asked->nhints, &iids);
-	for (int i = 0; i < count; i++)
-	{
-		if (!LeaseIsInHand(iids[i]))
-			ReadyInsert(iids[i]);
-	}
+		DispatchAmong(asked->hints, asked->nhints);
 }
 
 /*

@@ -43,7 +43,7 @@ typedef struct SchedulerSlot
 	bool		sweep;			/* a worker has left */
 	TimestampTz next_wake;		/* when it will wake up by itself */
 	int			nhints;
-	int64		hints[SCHEDULER_MAX_HINTS]; /* instances with messages */
+	int64		hints[SCHEDULER_MAX_HINTS]; /* chains with messages */
 } SchedulerSlot;
 
 typedef enum WorkerState
@@ -65,6 +65,7 @@ typedef struct WorkerSlot
 	bool		failed;			/* ended before it was connected */
 	bool		woken;			/* told of work, and has not looked yet */
 	int64		solo_iid;		/* to be run alone, 0: none */
+	int64		iid;			/* the instance it runs, 0: none */
 	TimestampTz since;			/* when the state began */
 } WorkerSlot;
 
@@ -78,7 +79,7 @@ typedef struct DurableShared
 	Oid			solo_database;
 	SchedulerSlot *schedulers;
 	WorkerSlot *workers;
-	ConditionVariable ended[RESULT_CONDITIONS]; /* by iid */
+	ConditionVariable ended[RESULT_CONDITIONS]; /* by chain or update */
 } DurableShared;
 
 /* NULL when the library is not preloaded. */

@@ -13,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "miscadmin.h"
 
@@ -32,6 +34,7 @@ static int64 messages[MAX_NOTED];
 static int	nended = 0;
 static int64 ended[MAX_NOTED];
 static bool all_ended = false;
+static int64 interrupt_noted = 0;	/* the last one */
 
 static void
 forget(void)
@@ -39,6 +42,7 @@ forget(void)
 	noted = scheduler_noted = scan_noted = launcher_noted = all_ended = false;
 	ready_role = InvalidOid;
 	timer_noted = 0;
+	interrupt_noted = 0;
 	nmessages = nended = 0;
 }
 
@@ -80,6 +84,25 @@ wake_worker(Oid role)
 	return false;
 }
 
+/*
+ * interrupt: the worker that runs an instance.
+ *
+ * It tells which one that is under the lock, so the signal is there before it
+ * can turn to another one.
+ */
+static void
+interrupt(int64 iid)
+{
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+
+		if (worker->state == WORKER_BUSY && worker->iid == iid &&
+			worker->database == MyDatabaseId && worker->pid != 0)
+			kill(worker->pid, SIGINT);
+	}
+}
+
 static void
 wake_all(void)
 {
@@ -89,6 +112,8 @@ wake_all(void)
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	if (OidIsValid(ready_role) && !wake_worker(ready_role))
 		for_scheduler = true;
+	if (interrupt_noted != 0)
+		interrupt(interrupt_noted);
 	scheduler = SharedScheduler(MyDatabaseId);
 	if (scheduler != NULL && scheduler->latch != NULL)
 	{
@@ -153,16 +178,16 @@ WakeupReady(Oid role)
 }
 
 /*
- * WakeupMessage: an instance has got a message.
+ * WakeupMessage: a chain of runs has got a message.
  */
 void
-WakeupMessage(int64 iid)
+WakeupMessage(int64 chain)
 {
 	if (Shared == NULL)
 		return;
 	noted = true;
 	if (nmessages < MAX_NOTED)
-		messages[nmessages++] = iid;
+		messages[nmessages++] = chain;
 	else
 		scan_noted = true;
 }
@@ -181,18 +206,52 @@ WakeupTimer(TimestampTz wake_at)
 }
 
 /*
- * WakeupEnded: an instance has come to its end.
+ * WakeupEnded: a chain of runs, or an update, has come to its end.
  */
 void
-WakeupEnded(int64 iid)
+WakeupEnded(int64 number)
 {
 	if (Shared == NULL)
 		return;
 	noted = true;
 	if (nended < MAX_NOTED)
-		ended[nended++] = iid;
+		ended[nended++] = number;
 	else
 		all_ended = true;
+}
+
+/*
+ * WakeupAllEnded: whoever waits for something is to look.
+ */
+void
+WakeupAllEnded(void)
+{
+	if (Shared == NULL)
+		return;
+	noted = all_ended = true;
+}
+
+/*
+ * WakeupScan: more has become ready than can be told.
+ */
+void
+WakeupScan(void)
+{
+	if (Shared == NULL)
+		return;
+	noted = scan_noted = true;
+}
+
+/*
+ * WakeupInterrupt: what an instance is doing is not to go on.
+ */
+void
+WakeupInterrupt(int64 iid)
+{
+	if (Shared == NULL)
+		return;
+	noted = true;
+	interrupt_noted = iid;
 }
 
 /*

@@ -12,9 +12,12 @@
 
 extern void WakeupInstall(void);
 extern void WakeupReady(Oid role);
-extern void WakeupMessage(int64 iid);
+extern void WakeupMessage(int64 chain);
 extern void WakeupTimer(TimestampTz wake_at);
-extern void WakeupEnded(int64 iid);
+extern void WakeupEnded(int64 number);
+extern void WakeupAllEnded(void);
+extern void WakeupScan(void);
+extern void WakeupInterrupt(int64 iid);
 extern void WakeupLauncher(void);
 
 #endif							/* DURABLE_WAKEUP_H */

@@ -28,6 +28,7 @@
 #include "durable.h"
 #include "engine/drive.h"
 #include "engine/replay.h"
+#include "runtime/dispatch.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/work.h"
@@ -47,9 +48,7 @@ check_driver(const char *function)
 						function),
 				 errhint("Start other instances with durable_start(); they run on their own.")));
 	ClientEnter(function);
-	if (GetUserId() != GetSessionUserId() ||
-		GetUserId() != GetAuthenticatedUserId() ||
-		InSecurityRestrictedOperation() || InLocalUserIdChange())
+	if (!ClientIsOwnSession())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("%s() needs a session of the role itself", function),
@@ -166,26 +165,6 @@ clean_session(void)
 }
 
 /*
- * wake_for_messages: make ready what waits for a message that has come.
- *
- * Not what durable_run has in hand: that would have to wait for its
- * transaction.
- */
-static void
-wake_for_messages(Oid role)
-{
-	int64	   *iids;
-	int			count = MessagesFor(role, &iids);
-
-	for (int i = 0; i < count; i++)
-	{
-		if (!LeaseIsInHand(iids[i]))
-			ReadyInsert(iids[i]);
-	}
-	pfree(iids);
-}
-
-/*
  * find_work: what has become runnable since the last look.
  */
 static void
@@ -195,8 +174,21 @@ find_work(Transactions *tx, Oid role)
 	TransactionCommit(tx);
 	while (TimerFireDue(role) > 0)
 		TransactionCommit(tx);
-	wake_for_messages(role);
+	DispatchAll(role);
 	TransactionCommit(tx);
+}
+
+/*
+ * show_instance: who wants to interrupt an instance looks for its worker.
+ */
+static void
+show_instance(int64 iid)
+{
+	if (WorkSlot == NULL)
+		return;
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	WorkSlot->iid = iid;
+	LWLockRelease(Shared->lock);
 }
 
 /*
@@ -210,7 +202,9 @@ work_some(Transactions *tx, Oid role, int64 done)
 
 	for (int i = 0; i < count; i++)
 	{
+		show_instance(iids[i]);
 		DriveInstance(tx, iids[i], LeaseTake());
+		show_instance(0);
 		if (WorkSlot == NULL)
 			continue;
 		clean_session();

@@ -25,12 +25,69 @@ static Statement append_row = {
 	}, NULL
 };
 
+#define SELECT_ROWS \
+	"SELECT seq, position, event, name, step_id, args, result, error, data," \
+	" attempt, wake_at, started_at, at FROM durable_internal.history WHERE iid = $1"
+
 static Statement scan_rows = {
-	"SELECT seq, position, event, name, step_id, args, result, error, data,"
-	" attempt, wake_at, started_at, at"
-	" FROM durable_internal.history WHERE iid = $1 ORDER BY seq",
+	SELECT_ROWS " ORDER BY seq", 1, {INT8OID}, NULL
+};
+
+static Statement scan_first = {
+	SELECT_ROWS " AND seq = 1", 1, {INT8OID}, NULL
+};
+
+static Statement next_seq = {
+	"SELECT pg_catalog.max(seq) + 1 FROM durable_internal.history WHERE iid = $1",
 	1, {INT8OID}, NULL
 };
+
+/*
+ * What a fork keeps: the rows of commands up to a position, what was delivered
+ * to them, and their markers.  Ends, cancels and retries are not inherited.
+ */
+static Statement copy_rows = {
+	"INSERT INTO durable_internal.history"
+	" (iid, seq, position, event, name, step_id, args, result, error, data, attempt, wake_at, started_at, at)"
+	" SELECT $2, pg_catalog.row_number() OVER (ORDER BY h.seq) + 1, h.position, h.event, h.name, h.step_id,"
+	" h.args, h.result, h.error, h.data, h.attempt, h.wake_at, h.started_at, h.at"
+	" FROM durable_internal.history h WHERE h.iid = $1 AND h.seq > 1 AND (h.position <= $3"
+	" OR h.event = 'WorkflowForked'"
+	" OR h.event IN ('SignalHandled', 'UpdateCompleted') AND (h.data ->> 'at')::int <= $3)",
+	3, {INT8OID, INT8OID, INT4OID}, NULL
+};
+
+/*
+ * HistoryNextSeq: the number of an instance's next row.
+ */
+int
+HistoryNextSeq(int64 iid)
+{
+	StorageScope scope;
+	Datum		values[1] = {Int64GetDatum(iid)};
+	int			seq;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	(void) StatementExecute(&next_seq, values, NULL);
+	seq = DatumGetInt32(StatementColumn(0, 1, &isnull));
+	StorageLeave(&scope);
+	return isnull ? 1 : seq;
+}
+
+/*
+ * HistoryCopy: the history of one instance up to a position, to another that
+ * has its first row already; how many rows there were.
+ */
+uint64
+HistoryCopy(int64 from, int64 to, int position)
+{
+	Datum		values[3] = {
+		Int64GetDatum(from), Int64GetDatum(to), Int32GetDatum(position)
+	};
+
+	return StatementRun(&copy_rows, values, NULL);
+}
 
 /*
  * HistoryAppend: write one row.  A unique violation here is the fence: another
@@ -66,19 +123,16 @@ number_or_zero(uint64 row, int column)
 	return isnull ? 0 : DatumGetInt32(value);
 }
 
-/*
- * HistoryScan: visit an instance's rows in order; what they point to is
- * copied into the given context.
- */
-void
-HistoryScan(int64 iid, MemoryContext cxt, HistoryVisitor visitor, void *arg)
+static void
+scan(Statement *statement, int64 iid, MemoryContext cxt,
+	 HistoryVisitor visitor, void *arg)
 {
 	StorageScope scope;
 	Datum		values[1] = {Int64GetDatum(iid)};
 	uint64		rows;
 
 	StorageEnter(&scope);
-	rows = StatementExecute(&scan_rows, values, NULL);
+	rows = StatementExecute(statement, values, NULL);
 	for (uint64 i = 0; i < rows; i++)
 	{
 		HistoryRow	row = {0};
@@ -99,6 +153,25 @@ HistoryScan(int64 iid, MemoryContext cxt, HistoryVisitor visitor, void *arg)
 		visitor(&row, arg);
 	}
 	StorageLeave(&scope);
+}
+
+/*
+ * HistoryScan: visit an instance's rows in order; what they point to is
+ * copied into the given context.
+ */
+void
+HistoryScan(int64 iid, MemoryContext cxt, HistoryVisitor visitor, void *arg)
+{
+	scan(&scan_rows, iid, cxt, visitor, arg);
+}
+
+/*
+ * HistoryFirst: the same for the row of the start only.
+ */
+void
+HistoryFirst(int64 iid, MemoryContext cxt, HistoryVisitor visitor, void *arg)
+{
+	scan(&scan_first, iid, cxt, visitor, arg);
 }
 
 /*

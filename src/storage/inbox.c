@@ -18,7 +18,8 @@
 
 static Statement insert_message = {
 	"INSERT INTO durable_internal.inbox (mid, chain, kind, name, payload, sent_at)"
-	" VALUES (pg_catalog.nextval('durable_internal.mid_seq'), $1, $2, $3, $4, pg_catalog.clock_timestamp())",
+	" VALUES (pg_catalog.nextval('durable_internal.mid_seq'), $1, $2, $3, $4, pg_catalog.clock_timestamp())"
+	" RETURNING mid",
 	4, {INT8OID, TEXTOID, TEXTOID, JSONBOID}, NULL
 };
 
@@ -30,24 +31,144 @@ static Statement take_message = {
 	3, {INT8OID, TEXTOID, TEXTOID}, NULL
 };
 
-static Statement has_message = {
-	"SELECT 1 FROM durable_internal.inbox"
-	" WHERE chain = $1 AND kind = $2 AND name = $3 LIMIT 1",
-	3, {INT8OID, TEXTOID, TEXTOID}, NULL
+static Statement take_event = {
+	"DELETE FROM durable_internal.inbox WHERE mid ="
+	" (SELECT m.mid FROM durable_internal.inbox m"
+	" WHERE m.chain = $1 AND m.kind = 'event' AND m.name = $2"
+	" AND ($3 IS NULL OR m.payload -> 'data' @> $3) ORDER BY m.mid LIMIT 1)"
+	" RETURNING payload",
+	3, {INT8OID, TEXTOID, JSONBOID}, NULL
 };
 
 /*
- * InboxInsert: leave a message for a chain of runs.
+ * An event for one of several subscribers: whoever takes it first.
  */
-void
+static Statement take_competing = {
+	"DELETE FROM durable_internal.inbox WHERE mid ="
+	" (SELECT m.mid FROM durable_internal.inbox m JOIN durable_internal.subscription s"
+	" ON s.chain = $1 AND s.type = m.name AND s.mode = 'competing'"
+	" WHERE m.chain = 0 AND m.kind = 'event' AND m.name = $2"
+	" AND pg_catalog.pg_has_role((m.payload ->> 'publisher')::pg_catalog.oid, s.run_as, 'USAGE')"
+	" AND (s.filter IS NULL OR m.payload -> 'event' -> 'data' @> s.filter)"
+	" AND ($3 IS NULL OR m.payload -> 'event' -> 'data' @> $3)"
+	" ORDER BY m.mid LIMIT 1 FOR UPDATE OF m SKIP LOCKED)"
+	" RETURNING payload -> 'event'",
+	3, {INT8OID, TEXTOID, JSONBOID}, NULL
+};
+
+static Statement take_all = {
+	"WITH gone AS (DELETE FROM durable_internal.inbox"
+	" WHERE chain = $1 AND kind = $2 RETURNING mid, payload)"
+	" SELECT payload FROM gone ORDER BY mid",
+	2, {INT8OID, TEXTOID}, NULL
+};
+
+static Statement list_some = {
+	"SELECT m.mid, m.kind, m.name, m.payload FROM durable_internal.inbox m"
+	" WHERE m.chain = $1 AND (m.kind = 'update' OR m.kind = 'signal' AND m.name = ANY ($2))"
+	" ORDER BY m.mid LIMIT $3",
+	3, {INT8OID, TEXTARRAYOID, INT4OID}, NULL
+};
+
+static Statement delete_some = {
+	"DELETE FROM durable_internal.inbox WHERE mid = ANY ($1)",
+	1, {INT8ARRAYOID}, NULL
+};
+
+static Statement find_control = {
+	"SELECT m.kind, m.payload FROM durable_internal.inbox m"
+	" WHERE m.chain = $1 AND m.kind IN ('terminate', 'cancel') ORDER BY m.kind DESC, m.mid LIMIT 1",
+	1, {INT8OID}, NULL
+};
+
+static Statement insert_key = {
+	"INSERT INTO durable_internal.signal_key (chain, key) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+	2, {INT8OID, TEXTOID}, NULL
+};
+
+/*
+ * Messages to an instance that has ended, recorded behind the end.
+ */
+static Statement drop_messages = {
+	"WITH ended AS (SELECT i.iid, i.chain FROM durable_internal.instance i WHERE i.iid = $1),"
+	" gone AS (DELETE FROM durable_internal.inbox m USING ended"
+	" WHERE m.chain = ended.chain RETURNING ended.iid, m.mid, m.kind, m.name, m.payload),"
+	" answered AS (INSERT INTO durable_internal.answer (mid, iid, error) SELECT g.mid, g.iid,"
+	" pg_catalog.jsonb_build_object('sqlstate', 'WF005', 'message', 'the instance has ended')"
+	" FROM gone g WHERE g.kind = 'update'),"
+	" numbered AS (SELECT g.*, pg_catalog.row_number() OVER (PARTITION BY g.iid ORDER BY g.mid) AS n FROM gone g)"
+	" INSERT INTO durable_internal.history (iid, seq, event, name, args, data, at)"
+	" SELECT n.iid, (SELECT pg_catalog.max(h.seq) FROM durable_internal.history h WHERE h.iid = n.iid) + n.n,"
+	" 'MessageDropped', NULLIF(n.name, ''), n.payload, pg_catalog.jsonb_build_object('kind', n.kind),"
+	" pg_catalog.clock_timestamp() FROM numbered n",
+	1, {INT8OID}, NULL
+};
+
+/* The last row of a child's position tells what is to become of it. */
+static Statement close_children = {
+	"INSERT INTO durable_internal.inbox (mid, chain, kind, name, payload, sent_at)"
+	" SELECT pg_catalog.nextval('durable_internal.mid_seq'), c.chain, h.data ->> 'on_close', '',"
+	" '{\"reason\": \"The parent has ended.\"}', pg_catalog.clock_timestamp()"
+	" FROM durable_internal.instance c JOIN durable_internal.history h"
+	" ON h.iid = $1 AND h.position = c.parent_position AND h.event = 'ChildStarted'"
+	" WHERE c.parent = $1 AND c.end_seq IS NULL AND h.data ->> 'on_close' <> 'abandon'"
+	" RETURNING chain",
+	1, {INT8OID}, NULL
+};
+
+static Statement find_orphans = {
+	"SELECT DISTINCT ON (m.chain) i.iid FROM durable_internal.inbox m"
+	" JOIN durable_internal.instance i ON i.iid = m.chain OR (i.chain = m.chain AND i.chain <> i.iid)"
+	" WHERE i.end_seq IS NOT NULL AND NOT EXISTS (SELECT 1 FROM durable_internal.instance n"
+	" WHERE n.id = i.id AND n.chain = i.chain AND n.run > i.run)"
+	" AND ($1 IS NULL OR m.chain = ANY ($1))",
+	1, {INT8ARRAYOID}, NULL
+};
+
+/*
+ * InboxInsert: leave a message for a chain of runs; its number.
+ */
+int64
 InboxInsert(int64 chain, const char *kind, const char *name, Jsonb *payload)
 {
+	StorageScope scope;
 	Datum		values[4] = {
 		Int64GetDatum(chain), TextDatum(kind), TextDatum(name),
 		PointerGetDatum(payload)
 	};
+	int64		mid;
+	bool		isnull;
 
-	StatementRun(&insert_message, values, NULL);
+	StorageEnter(&scope);
+	(void) StatementExecute(&insert_message, values, NULL);
+	mid = DatumGetInt64(StatementColumn(0, 1, &isnull));
+	StorageLeave(&scope);
+	return mid;
+}
+
+/*
+ * InboxUseKey: a signal of that key is to be sent; false if one was.
+ */
+bool
+InboxUseKey(int64 chain, const char *key)
+{
+	Datum		values[2] = {Int64GetDatum(chain), TextDatum(key)};
+
+	return StatementRun(&insert_key, values, NULL) == 1;
+}
+
+static Jsonb *
+take_one(Statement *statement, Datum *values, const bool *nulls,
+		 MemoryContext cxt)
+{
+	StorageScope scope;
+	Jsonb	   *payload = NULL;
+
+	StorageEnter(&scope);
+	if (StatementExecute(statement, values, nulls) > 0)
+		payload = StatementJsonb(cxt, 0, 1);
+	StorageLeave(&scope);
+	return payload;
 }
 
 /*
@@ -56,28 +177,166 @@ InboxInsert(int64 chain, const char *kind, const char *name, Jsonb *payload)
 Jsonb *
 InboxTake(int64 chain, const char *kind, const char *name, MemoryContext cxt)
 {
-	StorageScope scope;
 	Datum		values[3] = {
 		Int64GetDatum(chain), TextDatum(kind), TextDatum(name)
 	};
-	Jsonb	   *payload = NULL;
 
-	StorageEnter(&scope);
-	if (StatementExecute(&take_message, values, NULL) > 0)
-		payload = StatementJsonb(cxt, 0, 1);
-	StorageLeave(&scope);
-	return payload;
+	return take_one(&take_message, values, NULL, cxt);
 }
 
 /*
- * InboxHas: is there a message of that name now?
+ * InboxTakeEvent: the same for an event whose data contain the filter: of our
+ * own, else one that we compete for.
  */
-bool
-InboxHas(int64 chain, const char *kind, const char *name)
+Jsonb *
+InboxTakeEvent(int64 chain, const char *type, Jsonb *filter,
+			   MemoryContext cxt)
 {
 	Datum		values[3] = {
-		Int64GetDatum(chain), TextDatum(kind), TextDatum(name)
+		Int64GetDatum(chain), TextDatum(type), PointerGetDatum(filter)
 	};
+	bool		nulls[3] = {false, false, filter == NULL};
+	Jsonb	   *event = take_one(&take_event, values, nulls, cxt);
 
-	return StatementRun(&has_message, values, NULL) > 0;
+	if (event == NULL)
+		event = take_one(&take_competing, values, nulls, cxt);
+	return event;
+}
+
+/*
+ * InboxTakeAll: all messages of a kind, oldest first; how many there were.
+ */
+int
+InboxTakeAll(int64 chain, const char *kind, Jsonb ***payloads)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[2] = {Int64GetDatum(chain), TextDatum(kind)};
+	int			count;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&take_all, values, NULL);
+	*payloads = MemoryContextAllocHuge(cxt, sizeof(Jsonb *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*payloads)[i] = StatementJsonb(cxt, i, 1);
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
+ * InboxList: updates and signals of those names, oldest first, left where
+ * they are; how many there are, no more than limit.
+ */
+int
+InboxList(int64 chain, Datum names, int limit, InboxRow **rows)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[3] = {Int64GetDatum(chain), names, Int32GetDatum(limit)};
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&list_some, values, NULL);
+	*rows = MemoryContextAlloc(cxt, sizeof(InboxRow) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		InboxRow   *row = &(*rows)[i];
+
+		row->mid = DatumGetInt64(StatementColumn(i, 1, &isnull));
+		row->kind = StatementText(cxt, i, 2);
+		row->name = StatementText(cxt, i, 3);
+		row->payload = StatementJsonb(cxt, i, 4);
+	}
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
+ * InboxDelete: these are taken.
+ */
+void
+InboxDelete(const int64 *mids, int count)
+{
+	Datum		values[1] = {NumberArray(mids, count)};
+
+	StatementRun(&delete_some, values, NULL);
+}
+
+/*
+ * InboxControl: what was asked of the instance: "terminate", "cancel" or NULL.
+ */
+const char *
+InboxControl(int64 chain, Jsonb **payload)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {Int64GetDatum(chain)};
+	const char *kind = NULL;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&find_control, values, NULL) > 0)
+	{
+		kind = StatementText(cxt, 0, 1);
+		*payload = StatementJsonb(cxt, 0, 2);
+	}
+	StorageLeave(&scope);
+	return kind;
+}
+
+/*
+ * InboxDrop: an ended instance receives nothing more: what is there goes into
+ * its history as dropped; how many there were.
+ */
+uint64
+InboxDrop(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return StatementRun(&drop_messages, values, NULL);
+}
+
+/*
+ * InboxOrphans: the ended instances that have messages, of these chains or
+ * (NULL) of all.
+ */
+int
+InboxOrphans(const int64 *chains, int count, int64 **iids)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {chains ? NumberArray(chains, count) : (Datum) 0};
+	bool		nulls[1] = {chains == NULL};
+	int			found;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	found = (int) StatementExecute(&find_orphans, values, nulls);
+	*iids = MemoryContextAlloc(cxt, sizeof(int64) * Max(found, 1));
+	for (int i = 0; i < found; i++)
+		(*iids)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return found;
+}
+
+/*
+ * InboxCloseChildren: tell the children of an instance that it has ended;
+ * their chains.
+ */
+int
+InboxCloseChildren(int64 parent, int64 **chains)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {Int64GetDatum(parent)};
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&close_children, values, NULL);
+	*chains = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*chains)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return count;
 }

@@ -13,7 +13,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "storage/storage.h"
@@ -24,8 +23,10 @@
  */
 static Statement insert_instance = {
 	"WITH i AS (INSERT INTO durable_internal.instance"
-	" (iid, id, run, chain, workflow, version, status, run_as, run_as_name, priority, seed, tags, created_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $8, $9, $10, $11, pg_catalog.clock_timestamp())"
+	" (iid, id, run, chain, workflow, version, status, run_as, run_as_name, priority, seed, tags, created_at,"
+	" parent, parent_chain, parent_position, deadline)"
+	" VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $8, $9, $10, $11, pg_catalog.clock_timestamp(),"
+	" $15, $16, $17, $18)"
 	" ON CONFLICT (id, run) DO NOTHING RETURNING iid, created_at),"
 	" h AS (INSERT INTO durable_internal.history (iid, seq, event, name, args, data, at)"
 	" SELECT i.iid, 1, 'WorkflowStarted', $5, $12, $13, i.created_at FROM i),"
@@ -34,21 +35,28 @@ static Statement insert_instance = {
 	" t AS (INSERT INTO durable_internal.timer (iid, run_as, wake_at)"
 	" SELECT i.iid, $7, $14 FROM i WHERE $14 IS NOT NULL)"
 	" SELECT iid FROM i",
-	14, {INT8OID, TEXTOID, INT4OID, INT8OID, TEXTOID, INT4OID, OIDOID, NAMEOID,
-		INT4OID, INT8OID, JSONBOID, JSONBOID, JSONBOID, TIMESTAMPTZOID
+	18, {INT8OID, TEXTOID, INT4OID, INT8OID, TEXTOID, INT4OID, OIDOID, NAMEOID,
+		INT4OID, INT8OID, JSONBOID, JSONBOID, JSONBOID, TIMESTAMPTZOID,
+		INT8OID, INT8OID, INT4OID, TIMESTAMPTZOID
 	}, NULL
 };
 
 #define SELECT_INSTANCE \
 	"SELECT i.iid, i.id, i.run, i.chain, i.workflow, i.version," \
-	" CASE WHEN i.suspended IS NOT NULL THEN i.suspended" \
-	" WHEN i.end_seq IS NOT NULL OR r.iid IS NULL THEN i.status" \
-	" WHEN r.lease IS NOT NULL THEN 'running' ELSE 'pending' END," \
+	" CASE WHEN i.end_seq IS NOT NULL THEN i.status" \
+	" WHEN r.lease IS NOT NULL THEN 'running'" \
+	" WHEN i.suspended IS NOT NULL THEN i.suspended" \
+	" WHEN w.paused OR (SELECT c.paused FROM durable_internal.control c) THEN 'paused'" \
+	" WHEN r.iid IS NULL THEN i.status ELSE 'pending' END," \
 	" i.reason, i.run_as, i.run_as_name::text, i.priority, i.body_failures," \
 	" i.seed, i.tags, i.suspended IS NOT NULL, i.end_seq IS NOT NULL," \
 	" v.function, v.whole, w.sandbox, w.owner, w.activity_retry," \
 	" r.lease, t.wake_at, i.suspect," \
-	" i.xmin" \
+	" i.xmin, i.parent, i.parent_chain, i.parent_position, i.deadline," \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
+	" AND m.kind IN ('cancel', 'terminate'))," \
+	" w.paused OR (SELECT c.paused FROM durable_internal.control c)," \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update')" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
 	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
@@ -66,9 +74,9 @@ static Statement load_instance = {
 };
 
 static Statement wait_instance = {
-	"UPDATE durable_internal.instance SET status = $2, awaits = $3,"
-	" body_failures = 0, started_at = coalesce(started_at, $4) WHERE iid = $1",
-	4, {INT8OID, TEXTOID, TEXTARRAYOID, TIMESTAMPTZOID}, NULL
+	"UPDATE durable_internal.instance SET status = $2, awaits = $3, awaits_filter = $4,"
+	" body_failures = 0, started_at = coalesce(started_at, $5) WHERE iid = $1",
+	5, {INT8OID, TEXTOID, TEXTARRAYOID, JSONBOID, TIMESTAMPTZOID}, NULL
 };
 
 static Statement set_body_failures = {
@@ -87,14 +95,31 @@ static Statement resume_instance = {
 	2, {INT8OID, NAMEOID}, NULL
 };
 
+static Statement pause_instance = {
+	"UPDATE durable_internal.instance SET suspended = 'paused' WHERE iid = $1"
+	" AND suspended IS NULL AND end_seq IS NULL",
+	1, {INT8OID}, NULL
+};
+
+static Statement reopen_instance = {
+	"UPDATE durable_internal.instance SET status = 'pending', end_seq = NULL, ended_at = NULL,"
+	" body_failures = 0, deadline = $3 WHERE iid = $1 AND end_seq = $2",
+	3, {INT8OID, INT4OID, TIMESTAMPTZOID}, NULL
+};
+
 static Statement end_instance = {
 	"UPDATE durable_internal.instance SET status = $2, awaits = NULL, end_seq = $3,"
 	" started_at = coalesce(started_at, $4), ended_at = $5 WHERE iid = $1",
 	5, {INT8OID, TEXTOID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID}, NULL
 };
 
+static Statement is_open = {
+	"SELECT 1 FROM durable_internal.instance WHERE iid = $1 AND end_seq IS NULL",
+	1, {INT8OID}, NULL
+};
+
 static Statement find_outcome = {
-	"SELECT h.result, h.error FROM durable_internal.instance i"
+	"SELECT h.result, h.error, h.data, h.seq FROM durable_internal.instance i"
 	" JOIN durable_internal.history h ON h.iid = i.iid AND h.seq = i.end_seq"
 	" WHERE i.iid = $1",
 	1, {INT8OID}, NULL
@@ -109,16 +134,21 @@ bool
 InstanceInsert(const InstanceRow *row, Jsonb *input, Jsonb *settings,
 			   TimestampTz start_at)
 {
-	Datum		values[14] = {
+	Datum		values[18] = {
 		Int64GetDatum(row->iid), TextDatum(row->id), Int32GetDatum(row->run),
 		Int64GetDatum(row->chain), TextDatum(row->workflow),
 		Int32GetDatum(row->version), ObjectIdGetDatum(row->run_as),
 		NameDatum(row->run_as_name), Int32GetDatum(row->priority),
 		Int64GetDatum(row->seed), PointerGetDatum(row->tags),
 		PointerGetDatum(input), PointerGetDatum(settings),
-		TimestampTzGetDatum(start_at)
+		TimestampTzGetDatum(start_at), Int64GetDatum(row->parent),
+		Int64GetDatum(row->parent_chain), Int32GetDatum(row->parent_position),
+		TimestampTzGetDatum(row->deadline)
 	};
-	bool		nulls[14] = {[13] = start_at == 0};
+	bool		nulls[18] = {
+		[13] = start_at == 0, [14] = row->parent == 0, [15] = row->parent == 0,
+		[16] = row->parent == 0, [17] = row->deadline == 0
+	};
 
 	return StatementRun(&insert_instance, values, nulls) == 1;
 }
@@ -160,6 +190,17 @@ read_row(MemoryContext cxt)
 	value = StatementColumn(0, 25, &isnull);
 	row->mine = !isnull &&
 		TransactionIdIsCurrentTransactionId(DatumGetTransactionId(value));
+	value = StatementColumn(0, 26, &isnull);
+	row->parent = isnull ? 0 : DatumGetInt64(value);
+	value = StatementColumn(0, 27, &isnull);
+	row->parent_chain = isnull ? 0 : DatumGetInt64(value);
+	value = StatementColumn(0, 28, &isnull);
+	row->parent_position = isnull ? 0 : DatumGetInt32(value);
+	row->deadline = StatementTime(0, 29);
+	row->requested = DatumGetBool(StatementColumn(0, 30, &isnull));
+	value = StatementColumn(0, 31, &isnull);
+	row->parked = !isnull && DatumGetBool(value);
+	row->updates = DatumGetBool(StatementColumn(0, 32, &isnull));
 	return row;
 }
 
@@ -196,26 +237,48 @@ InstanceLoad(int64 iid)
 }
 
 /*
- * InstanceWait: what it waits for, from now on.
+ * InstanceWait: what it waits for, from now on: a list of kind:name, and what
+ * the data of an event must contain (NULL: anything).
  */
 void
-InstanceWait(int64 iid, const char *status, const char *awaits,
+InstanceWait(int64 iid, const char *status, List *awaits, Jsonb *filter,
 			 TimestampTz started_at)
 {
-	Datum		values[4] = {
+	Datum		values[5] = {
 		Int64GetDatum(iid), TextDatum(status), (Datum) 0,
-		TimestampTzGetDatum(started_at)
+		PointerGetDatum(filter), TimestampTzGetDatum(started_at)
 	};
-	bool		nulls[4] = {[2] = awaits == NULL};
+	bool		nulls[5] = {[2] = awaits == NIL, [3] = filter == NULL};
 
-	if (awaits != NULL)
-	{
-		Datum		name = TextDatum(awaits);
-
-		values[2] = PointerGetDatum(construct_array(&name, 1, TEXTOID, -1,
-													false, TYPALIGN_INT));
-	}
+	if (awaits != NIL)
+		values[2] = TextArray(awaits);
 	StatementRun(&wait_instance, values, nulls);
+}
+
+/*
+ * InstancePause: suspend it until durable_resume; false if it is suspended or
+ * has ended.
+ */
+bool
+InstancePause(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return StatementRun(&pause_instance, values, NULL) == 1;
+}
+
+/*
+ * InstanceReopen: it has not ended after all; false if it was reopened before.
+ */
+bool
+InstanceReopen(int64 iid, int end_seq, TimestampTz deadline)
+{
+	Datum		values[3] = {
+		Int64GetDatum(iid), Int32GetDatum(end_seq), TimestampTzGetDatum(deadline)
+	};
+	bool		nulls[3] = {[2] = deadline == 0};
+
+	return StatementRun(&reopen_instance, values, nulls) == 1;
 }
 
 /*
@@ -267,21 +330,35 @@ InstanceEnd(int64 iid, const char *status, int end_seq,
 }
 
 /*
- * InstanceOutcome: result and error of an ended run, NULL where there is none.
+ * InstanceOutcome: the last row of an ended run.
  */
 void
-InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error)
+InstanceOutcome(int64 iid, Outcome *outcome)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
 	Datum		values[1] = {Int64GetDatum(iid)};
+	bool		isnull;
 
-	*result = *error = NULL;
+	memset(outcome, 0, sizeof(Outcome));
 	StorageEnter(&scope);
 	if (StatementExecute(&find_outcome, values, NULL) == 1)
 	{
-		*result = StatementJsonb(cxt, 0, 1);
-		*error = StatementJsonb(cxt, 0, 2);
+		outcome->result = StatementJsonb(cxt, 0, 1);
+		outcome->error = StatementJsonb(cxt, 0, 2);
+		outcome->data = StatementJsonb(cxt, 0, 3);
+		outcome->seq = DatumGetInt32(StatementColumn(0, 4, &isnull));
 	}
 	StorageLeave(&scope);
+}
+
+/*
+ * InstanceIsOpen: has it not ended?
+ */
+bool
+InstanceIsOpen(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return StatementRun(&is_open, values, NULL) > 0;
 }

@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "storage/storage.h"
@@ -27,6 +26,19 @@ static Statement insert_ready = {
 	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM durable_internal.instance i"
 	" WHERE i.iid = $1 AND i.suspended IS NULL AND i.end_seq IS NULL"
 	" ON CONFLICT (iid) DO NOTHING",
+	1, {INT8OID}, NULL
+};
+
+static Statement insert_many = {
+	"INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM durable_internal.instance i"
+	" WHERE i.iid = ANY ($1) AND i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
+	" ON CONFLICT (iid) DO NOTHING",
+	1, {INT8ARRAYOID}, NULL
+};
+
+static Statement delete_unclaimed = {
+	"DELETE FROM durable_internal.ready WHERE iid = $1 AND lease IS NULL",
 	1, {INT8OID}, NULL
 };
 
@@ -129,27 +141,60 @@ static Statement fire_due = {
 	1, {OIDOID}, NULL
 };
 
-/* Instances that wait for a message which is there. */
-#define WAITS_FOR_MESSAGE \
-	" m.kind = 'signal' AND m.name = ANY (i.awaits)" \
-	" AND i.suspended IS NULL AND i.end_seq IS NULL" \
+/* May the instance be woken?  What has ended, is held or runs may not. */
+#define CAN_WAKE \
+	" i.suspended IS NULL AND i.end_seq IS NULL" \
 	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)" \
-	" ORDER BY i.iid"
+	" AND NOT EXISTS (SELECT 1 FROM durable_internal.parked p WHERE p.iid = i.iid)"
+
+/* Does message m wake instance i?  Requests always do. */
+#define WAKES \
+	" (m.kind IN ('cancel', 'terminate') OR m.kind = 'update' AND i.started_at IS NOT NULL" \
+	" OR (m.kind || ':' || m.name) = ANY (i.awaits) AND (m.kind <> 'event'" \
+	" OR i.awaits_filter IS NULL OR m.payload -> 'data' @> i.awaits_filter)) AND" CAN_WAKE
+
+/* The same for an event that instance i competes for by subscription s. */
+#define WAKES_COMPETING \
+	" m.chain = 0 AND m.kind = 'event' AND s.mode = 'competing'" \
+	" AND ('event:' || m.name) = ANY (i.awaits)" \
+	" AND pg_catalog.pg_has_role((m.payload ->> 'publisher')::pg_catalog.oid, s.run_as, 'USAGE')" \
+	" AND (s.filter IS NULL OR m.payload -> 'event' -> 'data' @> s.filter)" \
+	" AND (i.awaits_filter IS NULL OR m.payload -> 'event' -> 'data' @> i.awaits_filter) AND" CAN_WAKE
+
+#define OF_CHAIN(chain) \
+	" (i.iid = " chain " OR i.chain = " chain " AND i.chain <> i.iid)"
 
 static Statement messages_for = {
 	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
-	" CROSS JOIN LATERAL (SELECT n.* FROM durable_internal.instance n"
-	" WHERE n.iid = m.chain OR (n.chain = m.chain AND n.chain <> n.iid)"
-	" ORDER BY n.run DESC LIMIT 1) i"
-	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAITS_FOR_MESSAGE,
+	" JOIN durable_internal.instance i ON" OF_CHAIN("m.chain")
+	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAKES " ORDER BY i.iid",
 	1, {OIDOID}, NULL
 };
 
 static Statement messages_among = {
-	"SELECT DISTINCT i.iid FROM durable_internal.instance i"
-	" JOIN durable_internal.inbox m ON m.chain = i.chain"
-	" WHERE i.iid = ANY ($1) AND" WAITS_FOR_MESSAGE,
+	"SELECT DISTINCT i.iid FROM pg_catalog.unnest($1) AS chain (n)"
+	" JOIN durable_internal.instance i ON" OF_CHAIN("chain.n")
+	" JOIN durable_internal.inbox m ON m.chain = i.chain WHERE" WAKES " ORDER BY i.iid",
 	1, {INT8ARRAYOID}, NULL
+};
+
+static Statement messages_competing = {
+	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
+	" JOIN durable_internal.subscription s ON s.type = m.name"
+	" JOIN durable_internal.instance i ON" OF_CHAIN("s.chain")
+	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAKES_COMPETING " ORDER BY i.iid",
+	1, {OIDOID}, NULL
+};
+
+/* The same for one instance. */
+static Statement has_message = {
+	"SELECT 1 FROM durable_internal.instance i JOIN durable_internal.inbox m ON m.chain = i.chain"
+	" WHERE i.iid = $1 AND" WAKES
+	" UNION ALL SELECT 1 FROM durable_internal.instance i"
+	" JOIN durable_internal.subscription s ON s.chain = i.chain"
+	" JOIN durable_internal.inbox m ON m.name = s.type"
+	" WHERE i.iid = $1 AND" WAKES_COMPETING " LIMIT 1",
+	1, {INT8OID}, NULL
 };
 
 static Statement next_timer = {
@@ -437,28 +482,63 @@ RoleHold(Oid run_as, const char *reason)
 }
 
 /*
- * MessagesAmong: those of these instances that wait for a message which has
- * come.
+ * ReadyInsertMany: put instances into the queue.
  */
-int
-MessagesAmong(const int64 *among, int count, int64 **iids)
+void
+ReadyInsertMany(const int64 *iids, int count)
 {
-	Datum	   *numbers = palloc(sizeof(Datum) * count);
+	Datum		values[1] = {NumberArray(iids, count)};
 
-	for (int i = 0; i < count; i++)
-		numbers[i] = Int64GetDatum(among[i]);
-	return list_numbers(&messages_among,
-						PointerGetDatum(construct_array(numbers, count, INT8OID,
-														8, FLOAT8PASSBYVAL,
-														TYPALIGN_DOUBLE)),
-						iids);
+	StatementRun(&insert_many, values, NULL);
 }
 
 /*
- * MessagesFor: the instances of a role, or of all (InvalidOid), that wait for a message which has come.
+ * ReadyWithdraw: take an instance out of the queue, if nobody runs it.
+ */
+void
+ReadyWithdraw(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	StatementRun(&delete_unclaimed, values, NULL);
+}
+
+/*
+ * MessagesAmong: the instances of these chains that are to be woken by a
+ * message which has come.
+ */
+int
+MessagesAmong(const int64 *chains, int count, int64 **iids)
+{
+	return list_numbers(&messages_among, NumberArray(chains, count), iids);
+}
+
+/*
+ * MessagesFor: the instances of a role, or of all (InvalidOid), that are to be
+ * woken by a message which has come.
  */
 int
 MessagesFor(Oid run_as, int64 **iids)
 {
 	return list_numbers(&messages_for, ObjectIdGetDatum(run_as), iids);
+}
+
+/*
+ * MessagesCompeting: the same for events of which each is for one of several.
+ */
+int
+MessagesCompeting(Oid run_as, int64 **iids)
+{
+	return list_numbers(&messages_competing, ObjectIdGetDatum(run_as), iids);
+}
+
+/*
+ * MessagesHas: the same for one instance.
+ */
+bool
+MessagesHas(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return StatementRun(&has_message, values, NULL) > 0;
 }

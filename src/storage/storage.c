@@ -21,6 +21,7 @@
 #include "executor/spi.h"
 #include "jit/jit.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -238,6 +239,35 @@ NameDatum(const char *string)
 
 	namestrcpy(name, string);
 	return NameGetDatum(name);
+}
+
+/*
+ * NumberArray: numbers as an argument of type bigint[].
+ */
+Datum
+NumberArray(const int64 *numbers, int count)
+{
+	Datum	   *datums = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		datums[i] = Int64GetDatum(numbers[i]);
+	return PointerGetDatum(construct_array(datums, count, INT8OID, 8,
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/*
+ * TextArray: strings as an argument of type text[].
+ */
+Datum
+TextArray(List *strings)
+{
+	Datum	   *datums = palloc(sizeof(Datum) * Max(list_length(strings), 1));
+	ListCell   *lc;
+
+	foreach(lc, strings)
+		datums[foreach_current_index(lc)] = CStringGetTextDatum(lfirst(lc));
+	return PointerGetDatum(construct_array(datums, list_length(strings),
+										   TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 /*

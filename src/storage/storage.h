@@ -10,6 +10,7 @@
 #ifndef DURABLE_STORAGE_H
 #define DURABLE_STORAGE_H
 
+#include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
@@ -45,6 +46,8 @@ extern Jsonb *StatementJsonb(MemoryContext cxt, uint64 row, int column);
 extern TimestampTz StatementTime(uint64 row, int column);
 extern Datum TextDatum(const char *string);
 extern Datum NameDatum(const char *string);
+extern Datum NumberArray(const int64 *numbers, int count);
+extern Datum TextArray(List *strings);
 extern bool StorageInstalled(void);
 extern int64 StorageNextNumber(const char *sequence);
 
@@ -61,6 +64,9 @@ typedef struct WorkflowRow
 	Jsonb	   *activity_retry; /* NULL: none */
 	Datum		capture_settings;	/* text[] */
 	Jsonb	   *settings;		/* of the registration */
+	Interval   *timeout;		/* of instances, NULL: none */
+	char	   *start_on;		/* type of events, NULL: none */
+	Jsonb	   *start_filter;	/* NULL: all of them */
 	char	   *function;
 	char	   *definition;
 	char	   *hash;
@@ -111,6 +117,13 @@ typedef struct InstanceRow
 	bool		mine;			/* inserted by this transaction */
 	int64		lease;			/* who runs it, 0: nobody */
 	TimestampTz wake_at;		/* of its timer, 0: none */
+	int64		parent;			/* iid of the run that started it, 0: none */
+	int64		parent_chain;
+	int			parent_position;
+	TimestampTz deadline;		/* 0: none */
+	bool		requested;		/* a cancel or terminate is in its inbox */
+	bool		updates;		/* so are updates */
+	bool		parked;			/* its workflow, or everything, is paused */
 
 	/* from the workflow and its version, NULL when they are gone */
 	char	   *function;
@@ -124,18 +137,33 @@ extern bool InstanceInsert(const InstanceRow *row, Jsonb *input,
 						   Jsonb *settings, TimestampTz start_at);
 extern InstanceRow *InstanceFind(const char *id);
 extern InstanceRow *InstanceLoad(int64 iid);
-extern void InstanceWait(int64 iid, const char *status, const char *awaits,
-						 TimestampTz started_at);
+extern void InstanceWait(int64 iid, const char *status, List *awaits,
+						 Jsonb *filter, TimestampTz started_at);
+extern bool InstanceIsOpen(int64 iid);
+extern bool InstancePause(int64 iid);
+extern bool InstanceReopen(int64 iid, int end_seq, TimestampTz deadline);
 extern void InstanceSetBodyFailures(int64 iid, int failures);
 extern void InstanceHold(int64 iid, const char *reason);
 extern bool InstanceResume(int64 iid, const char *run_as_name);
 extern void InstanceEnd(int64 iid, const char *status, int end_seq,
 						TimestampTz started_at, TimestampTz ended_at);
-extern void InstanceOutcome(int64 iid, Jsonb **result, Jsonb **error);
+
+/* The last row of an ended run; NULL where there is nothing. */
+typedef struct Outcome
+{
+	int			seq;
+	Jsonb	   *result;
+	Jsonb	   *error;
+	Jsonb	   *data;
+} Outcome;
+
+extern void InstanceOutcome(int64 iid, Outcome *outcome);
 
 /* ---- queue.c: what can run, what is running, what sleeps ---- */
 
 extern void ReadyInsert(int64 iid);
+extern void ReadyInsertMany(const int64 *iids, int count);
+extern void ReadyWithdraw(int64 iid);
 extern int	ReadyClaim(Oid run_as, int64 lease, bool suspects, int limit,
 						int64 **iids);
 extern bool ReadyClaimOne(int64 iid, int64 lease);
@@ -151,7 +179,9 @@ extern void TimerClear(int64 iid);
 extern uint64 TimerFireDue(Oid run_as);
 extern TimestampTz TimerNext(void);
 extern int	MessagesFor(Oid run_as, int64 **iids);
-extern int	MessagesAmong(const int64 *among, int count, int64 **iids);
+extern int	MessagesAmong(const int64 *chains, int count, int64 **iids);
+extern int	MessagesCompeting(Oid run_as, int64 **iids);
+extern bool MessagesHas(int64 iid);
 
 /* A role with instances that nobody has claimed. */
 typedef struct RoleReady
@@ -188,14 +218,74 @@ typedef void (*HistoryVisitor) (const HistoryRow *row, void *arg);
 extern void HistoryAppend(int64 iid, const HistoryRow *row);
 extern void HistoryScan(int64 iid, MemoryContext cxt, HistoryVisitor visitor,
 						void *arg);
+extern void HistoryFirst(int64 iid, MemoryContext cxt, HistoryVisitor visitor,
+						 void *arg);
+extern int	HistoryNextSeq(int64 iid);
+extern uint64 HistoryCopy(int64 from, int64 to, int position);
 extern bool HistoryIsFenceError(const ErrorData *error);
 
 /* ---- inbox.c ---- */
 
-extern void InboxInsert(int64 chain, const char *kind, const char *name,
-						Jsonb *payload);
+typedef struct InboxRow
+{
+	int64		mid;
+	const char *kind;
+	const char *name;
+	Jsonb	   *payload;
+} InboxRow;
+
+extern int64 InboxInsert(int64 chain, const char *kind, const char *name,
+						 Jsonb *payload);
+extern bool InboxUseKey(int64 chain, const char *key);
 extern Jsonb *InboxTake(int64 chain, const char *kind, const char *name,
 						MemoryContext cxt);
-extern bool InboxHas(int64 chain, const char *kind, const char *name);
+extern Jsonb *InboxTakeEvent(int64 chain, const char *type, Jsonb *filter,
+							 MemoryContext cxt);
+extern int	InboxTakeAll(int64 chain, const char *kind, Jsonb ***payloads);
+extern int	InboxList(int64 chain, Datum names, int limit, InboxRow **rows);
+extern void InboxDelete(const int64 *mids, int count);
+extern const char *InboxControl(int64 chain, Jsonb **payload);
+extern uint64 InboxDrop(int64 iid);
+extern int	InboxCloseChildren(int64 parent, int64 **chains);
+extern int	InboxOrphans(const int64 *chains, int count, int64 **iids);
+
+/* ---- control.c: requests to what may be running ---- */
+
+/* Counts them, for drivers. */
+extern uint64 ControlGeneration;
+
+extern void ControlWatch(void);
+extern void ControlChanged(void);
+extern bool ControlPause(const char *workflow, bool paused);
+extern bool ControlIsPaused(const char *workflow);
+extern void ControlPark(int64 iid, const char *workflow);
+extern void ControlUnpark(const char *workflow);
+
+/* ---- state.c ---- */
+
+typedef struct Answer
+{
+	int64		iid;			/* of the run, or its chain */
+	bool		given;
+	Jsonb	   *result;
+	Jsonb	   *error;
+} Answer;
+
+extern void StateStore(int64 iid, Jsonb *state, Jsonb *queries);
+extern bool StateFind(int64 iid, Jsonb **state, Jsonb **queries);
+extern void AnswerStore(int64 mid, int64 iid, Jsonb *result, Jsonb *error);
+extern Answer *AnswerFind(int64 mid);
+
+/* ---- event.c ---- */
+
+extern bool SubscriptionInsert(int64 chain, const char *type,
+							   const char *mode, Jsonb *filter, Oid run_as);
+extern bool SubscriptionExists(int64 chain, const char *type);
+extern void SubscriptionDelete(int64 chain);
+extern bool EventUseId(Oid publisher, const char *source, const char *id);
+extern int	EventFanOut(const char *type, Jsonb *event, Oid publisher,
+						int64 **chains);
+extern bool EventIsCompetedFor(const char *type, Jsonb *event, Oid publisher);
+extern int	EventStarts(const char *type, Jsonb *event, char ***names);
 
 #endif							/* DURABLE_STORAGE_H */

@@ -18,7 +18,8 @@
 
 static Statement find_workflow = {
 	"SELECT w.name, w.owner, w.owner_name::text, w.version, w.run_as, w.sandbox,"
-	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole, w.settings"
+	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole, w.settings,"
+	" w.timeout, w.start_on, w.start_filter"
 	" FROM durable_internal.workflow w"
 	" JOIN durable_internal.workflow_version v ON v.workflow = w.name AND v.version = w.version"
 	" WHERE w.name = $1",
@@ -31,15 +32,17 @@ static Statement lock_workflows = {
 
 static Statement store_workflow = {
 	"INSERT INTO durable_internal.workflow AS w"
-	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings, settings)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings, settings,"
+	" timeout, start_on, start_filter)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 	" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, owner_name = excluded.owner_name,"
 	" version = excluded.version, run_as = excluded.run_as, sandbox = excluded.sandbox,"
 	" activity_retry = excluded.activity_retry, capture_settings = excluded.capture_settings,"
-	" settings = excluded.settings,"
+	" settings = excluded.settings, timeout = excluded.timeout,"
+	" start_on = excluded.start_on, start_filter = excluded.start_filter,"
 	" registered_at = excluded.registered_at",
-	9, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
-		TEXTARRAYOID, JSONBOID
+	12, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
+		TEXTARRAYOID, JSONBOID, INTERVALOID, TEXTOID, JSONBOID
 	}, NULL
 };
 
@@ -91,6 +94,7 @@ WorkflowFind(const char *name)
 	StorageScope scope;
 	Datum		values[1] = {TextDatum(name)};
 	WorkflowRow *row = NULL;
+	Datum		timeout;
 	bool		isnull;
 
 	StorageEnter(&scope);
@@ -113,6 +117,14 @@ WorkflowFind(const char *name)
 		row->hash = StatementText(cxt, 0, 11);
 		row->whole = DatumGetBool(StatementColumn(0, 12, &isnull));
 		row->settings = StatementJsonb(cxt, 0, 13);
+		timeout = StatementColumn(0, 14, &isnull);
+		if (!isnull)
+		{
+			row->timeout = palloc(sizeof(Interval));
+			*row->timeout = *DatumGetIntervalP(timeout);
+		}
+		row->start_on = StatementText(cxt, 0, 15);
+		row->start_filter = StatementJsonb(cxt, 0, 16);
 		MemoryContextSwitchTo(old);
 	}
 	StorageLeave(&scope);
@@ -135,15 +147,18 @@ WorkflowLock(void)
 void
 WorkflowStore(const WorkflowRow *row)
 {
-	Datum		workflow[9] = {
+	Datum		workflow[12] = {
 		TextDatum(row->name), ObjectIdGetDatum(row->owner),
 		NameDatum(row->owner_name), Int32GetDatum(row->version),
 		TextDatum(row->run_as), TextDatum(row->sandbox),
 		PointerGetDatum(row->activity_retry), row->capture_settings,
-		PointerGetDatum(row->settings)
+		PointerGetDatum(row->settings), IntervalPGetDatum(row->timeout),
+		TextDatum(row->start_on), PointerGetDatum(row->start_filter)
 	};
-	bool		nulls[9] = {
-		[5] = row->sandbox == NULL, [6] = row->activity_retry == NULL
+	bool		nulls[12] = {
+		[5] = row->sandbox == NULL, [6] = row->activity_retry == NULL,
+		[9] = row->timeout == NULL, [10] = row->start_on == NULL,
+		[11] = row->start_filter == NULL
 	};
 	Datum		version[6] = {
 		TextDatum(row->name), Int32GetDatum(row->version),

@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ *
+ * again.c
+ *	  From the history of a run: go on with one that failed, or start another
+ *	  one from the middle.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/bitmapset.h"
+#include "utils/builtins.h"
+
+#include "arguments.h"
+#include "client/client.h"
+#include "durable.h"
+#include "engine/json.h"
+#include "engine/start.h"
+#include "runtime/wakeup.h"
+
+PG_FUNCTION_INFO_V1(durable_retry);
+PG_FUNCTION_INFO_V1(durable_fork);
+
+/*
+ * durable_retry: let an instance that failed go on from the step whose error
+ * ended it.
+ */
+Datum
+durable_retry(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	InstanceRow *instance;
+	Outcome		outcome;
+	HistoryRow	row = {.event = "WorkflowRetried"};
+
+	ClientEnterToWrite("durable_retry");
+	instance = ClientFindInstance(id);
+	if (!instance->ended || strcmp(instance->status, "failed") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" has not failed: it is %s", id,
+						instance->status),
+				 errhint("Only what has failed can be retried.")));
+	InstanceOutcome(instance->iid, &outcome);
+	row.seq = HistoryNextSeq(instance->iid);
+	row.at = GetCurrentTimestamp();
+	row.data = outcome.data;
+	/* what it waits for may be over: a deadline must not end it again at once */
+	if (!InstanceReopen(instance->iid, outcome.seq, 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" is being retried by another session", id)));
+	HistoryAppend(instance->iid, &row);
+	ReadyInsert(instance->iid);
+	WakeupReady(instance->run_as);
+	PG_RETURN_VOID();
+}
+
+/* What a fork needs of the history it is made from. */
+typedef struct Original
+{
+	int			through;
+	Jsonb	   *input;
+	Jsonb	   *settings;
+	int			last_position;
+	Bitmapset  *open_children;	/* their positions */
+} Original;
+
+static void
+look_at_row(const HistoryRow *row, void *arg)
+{
+	Original   *original = arg;
+
+	if (row->seq == 1)
+	{
+		original->input = row->args;
+		original->settings = row->data;
+	}
+	original->last_position = Max(original->last_position, row->position);
+	if (row->position == 0 || row->position > original->through)
+		return;
+	if (strcmp(row->event, "ChildStarted") == 0)
+		original->open_children = bms_add_member(original->open_children,
+												 row->position);
+	else
+		original->open_children = bms_del_member(original->open_children,
+												 row->position);
+}
+
+/*
+ * durable_fork: a new instance with the history of another up to a position.
+ */
+Datum
+durable_fork(PG_FUNCTION_ARGS)
+{
+	char	   *id = ArgText(fcinfo, 0, "id");
+	char	   *new_id = ArgNameOrNull(fcinfo, 2, "new_id");
+	InstanceRow *instance;
+	Original	original = {0};
+	StartRequest request = {0};
+	HistoryRow	row = {.event = "WorkflowForked"};
+	JsonbParseState *data;
+
+	ArgNotNull(fcinfo, 1, "at_position");
+	original.through = PG_GETARG_INT32(1);
+	ClientEnterToWrite("durable_fork");
+	instance = ClientFindInstance(id);
+	if (instance->run_as != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("instance \"%s\" runs as role \"%s\"", id,
+						instance->run_as_name),
+				 errhint("Fork it as that role.")));
+	HistoryScan(instance->iid, CurrentMemoryContext, look_at_row, &original);
+	if (original.through < 0 || original.through > original.last_position)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("instance \"%s\" has no position %d", id,
+						original.through),
+				 errdetail("Its last one is %d.", original.last_position)));
+	if (!bms_is_empty(original.open_children))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("the child of position %d has not ended",
+						bms_next_member(original.open_children, -1)),
+				 errhint("Fork at an earlier position.")));
+
+	request.workflow = instance->workflow;
+	request.input = original.input;
+	request.id = new_id;
+	request.priority = instance->priority;
+	request.tags = instance->tags;
+	request.settings = original.settings;
+	StartInstance(&request);
+	(void) HistoryCopy(instance->iid, request.iid, original.through);
+	JsonObjectBegin(&data);
+	JsonObjectAddText(&data, "from", id);
+	JsonObjectAddNumber(&data, "run", instance->run);
+	JsonObjectAddNumber(&data, "through", original.through);
+	JsonObjectAddNumber(&data, "seed", instance->seed);
+	row.data = JsonObjectEnd(&data);
+	row.seq = HistoryNextSeq(request.iid);
+	row.at = GetCurrentTimestamp();
+	HistoryAppend(request.iid, &row);
+	PG_RETURN_TEXT_P(cstring_to_text(request.id));
+}

@@ -1,0 +1,271 @@
+/*-------------------------------------------------------------------------
+ *
+ * child.c
+ *	  Instances that an instance has started, and what becomes of them.
+ *
+ * A child is started in the transaction that records it.  Its end and the
+ * message to its parent are one transaction too.  Parent and child never
+ * touch each other's rows: all else goes through the inbox.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "engine/child.h"
+#include "engine/failure.h"
+#include "engine/json.h"
+#include "engine/settings.h"
+#include "engine/start.h"
+#include "runtime/wakeup.h"
+
+static char *
+child_id(Activation *a, const Command *command)
+{
+	char	   *id = JsonGetText(command->options, "id");
+
+	return id != NULL ? id :
+		psprintf("%s/%d.%d", a->instance->id, a->instance->run,
+				 command->position);
+}
+
+static void
+start(Activation *a, Command *command, StartRequest *request)
+{
+	memset(request, 0, sizeof(StartRequest));
+	request->workflow = command->name;
+	request->input = command->args;
+	request->id = child_id(a, command);
+	request->timeout = StartReadTimeout(JsonGetText(command->options, "timeout"));
+	request->priority = a->instance->priority;
+	request->tags = JsonEmpty();
+	request->parent = a->instance;
+	request->parent_position = command->position;
+	request->on_conflict = command->restarted ? CONFLICT_RESTART_FAILED :
+		CONFLICT_ERROR;
+	StartInstance(request);
+}
+
+/*
+ * started: what is recorded of it: who it is, and what becomes of it when its
+ * parent is cancelled or ends.
+ */
+static Jsonb *
+started(const Command *command, const StartRequest *request)
+{
+	JsonbParseState *data;
+
+	JsonObjectBegin(&data);
+	JsonObjectAddText(&data, "id", request->id);
+	JsonObjectAddNumber(&data, "chain", request->iid);
+	JsonObjectAddText(&data, "on_cancel", JsonGetText(command->options, "on_cancel"));
+	JsonObjectAddText(&data, "on_close", JsonGetText(command->options, "on_close"));
+	return JsonObjectEnd(&data);
+}
+
+/*
+ * ChildStart: start it, and record that, or why it could not be.
+ *
+ * A workflow that is not there holds the parent, as an activity does.
+ */
+void
+ChildStart(Activation *a, Command *command)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	HistoryRow	row = {.event = "ChildStarted"};
+	StartRequest request;
+	ErrorData  *volatile error = NULL;
+
+	a->phase = PHASE_RESOLVE;
+	a->running = command;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		(void) SettingsEnter(a->settings);
+		start(a, command, &request);
+	}
+	PG_CATCH();
+	{
+		ContextSet(CONTEXT_ENGINE);
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	if (error != NULL)
+		RollbackAndReleaseCurrentSubTransaction();
+	else
+		ReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+	if (error != NULL &&
+		(ErrorIsGap(error) || ErrorIsEnvironment(error) ||
+		 error->sqlerrcode == ERRCODE_DURABLE_UNDEFINED))
+		ReThrowError(error);
+
+	a->phase = PHASE_ENGINE;
+	if (error == NULL)
+		row.data = started(command, &request);
+	else
+	{
+		row.event = "ChildFailed";
+		row.error = FailureFromError(error);
+	}
+	ActivationRecord(a, command, &row);
+}
+
+/*
+ * ChildIsOpen: is it there, and has not ended?
+ */
+bool
+ChildIsOpen(const Command *command)
+{
+	return command->kind == COMMAND_CHILD && command->state == COMMAND_ISSUED;
+}
+
+static Command *
+command_of_message(Activation *a, Jsonb *message)
+{
+	int			position = JsonGetInt(message, "position");
+
+	/* of an earlier run, or known already */
+	if (JsonGetInt(message, "parent") != a->instance->iid ||
+		position < 1 || position > a->ncommands ||
+		!ChildIsOpen(a->commands[position - 1]))
+		return NULL;
+	return a->commands[position - 1];
+}
+
+/*
+ * ChildResults: take the messages of children that have ended.
+ */
+void
+ChildResults(Activation *a)
+{
+	Jsonb	  **messages;
+	int			count = InboxTakeAll(a->instance->chain, "child", &messages);
+
+	for (int i = 0; i < count; i++)
+	{
+		Command    *command = command_of_message(a, messages[i]);
+		HistoryRow	row = {.event = "ChildCompleted"};
+
+		if (command == NULL)
+			continue;
+		row.result = JsonGet(messages[i], "result");
+		row.error = JsonGet(messages[i], "error");
+		if (row.error != NULL)
+			row.event = "ChildFailed";
+		ActivationRecord(a, command, &row);
+	}
+}
+
+/*
+ * tell: ask something of a child that is open.
+ */
+static void
+tell(Activation *a, Command *command, const char *policy, const char *reason)
+{
+	int64		chain = JsonGetInt(command->options, "chain");
+	JsonbParseState *payload;
+
+	if (policy == NULL || strcmp(policy, "abandon") == 0 || chain == 0)
+		return;
+	JsonObjectBegin(&payload);
+	JsonObjectAddText(&payload, "reason", reason);
+	(void) InboxInsert(chain, policy, "", JsonObjectEnd(&payload));
+	ControlChanged();
+	WakeupMessage(chain);
+}
+
+/*
+ * ChildrenCancel: the parent was cancelled.
+ */
+void
+ChildrenCancel(Activation *a)
+{
+	for (int i = 0; i < a->ncommands; i++)
+	{
+		if (ChildIsOpen(a->commands[i]))
+			tell(a, a->commands[i],
+				 JsonGetText(a->commands[i]->options, "on_cancel"),
+				 "The parent was cancelled.");
+	}
+}
+
+/*
+ * ChildrenClose: the parent has ended.
+ */
+void
+ChildrenClose(Activation *a)
+{
+	for (int i = 0; i < a->ncommands; i++)
+	{
+		if (ChildIsOpen(a->commands[i]))
+			tell(a, a->commands[i],
+				 JsonGetText(a->commands[i]->options, "on_close"),
+				 "The parent has ended.");
+	}
+}
+
+/*
+ * ChildrenTerminate: the parent has ended without its history being at hand:
+ * its children follow by what was recorded.
+ */
+void
+ChildrenTerminate(int64 parent)
+{
+	int64	   *chains;
+	int			count = InboxCloseChildren(parent, &chains);
+
+	for (int i = 0; i < count; i++)
+		WakeupMessage(chains[i]);
+	if (count > 0)
+		ControlChanged();
+}
+
+/*
+ * error_for_parent: a cancelled or timed out child is told apart from one that
+ * failed.
+ */
+static Jsonb *
+error_for_parent(const InstanceRow *child, const char *status, Jsonb *error)
+{
+	if (strcmp(status, "cancelled") == 0)
+		return FailureMake("WF010", psprintf("child \"%s\" was cancelled", child->id),
+						   JsonGetText(error, "detail"));
+	if (strcmp(status, "timed_out") == 0)
+		return FailureMake("WF011", psprintf("child \"%s\" timed out", child->id),
+						   NULL);
+	return error;
+}
+
+/*
+ * ChildTellParent: an instance has ended; if another one started it, that one
+ * gets a message.
+ */
+void
+ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
+				Jsonb *error)
+{
+	JsonbParseState *payload;
+
+	if (child->parent == 0)
+		return;
+	JsonObjectBegin(&payload);
+	JsonObjectAddNumber(&payload, "parent", child->parent);
+	JsonObjectAddNumber(&payload, "position", child->parent_position);
+	JsonObjectAdd(&payload, "result", result);
+	JsonObjectAdd(&payload, "error", error_for_parent(child, status, error));
+	if (InstanceIsOpen(child->parent))
+	{
+		(void) InboxInsert(child->parent_chain, "child", "",
+						   JsonObjectEnd(&payload));
+		WakeupMessage(child->parent_chain);
+	}
+}

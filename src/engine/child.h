@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * child.h
+ *	  Instances that an instance has started, and what becomes of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DURABLE_CHILD_H
+#define DURABLE_CHILD_H
+
+#include "engine/replay.h"
+
+extern void ChildStart(Activation *a, Command *command);
+extern void ChildResults(Activation *a);
+extern bool ChildIsOpen(const Command *command);
+extern void ChildrenCancel(Activation *a);
+extern void ChildrenClose(Activation *a);
+extern void ChildrenTerminate(int64 parent);
+extern void ChildTellParent(const InstanceRow *child, const char *status,
+							Jsonb *result, Jsonb *error);
+
+#endif							/* DURABLE_CHILD_H */

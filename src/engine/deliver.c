@@ -1,0 +1,467 @@
+/*-------------------------------------------------------------------------
+ *
+ * deliver.c
+ *	  What reaches a running instance from outside: requests to cancel,
+ *	  terminate or pause it, and messages that the body has handlers for.
+ *
+ * Delivery happens when the body is blocked, and is recorded together with
+ * the command in which it happened, so that each replay has it at the same
+ * place.  A handler is run once: the state it led to is recorded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "engine/child.h"
+#include "engine/deliver.h"
+#include "engine/failure.h"
+#include "engine/json.h"
+#include "engine/settle.h"
+#include "engine/unblock.h"
+#include "runtime/wakeup.h"
+
+/* How many messages are handled in a transaction. */
+#define MAX_BATCH	1000
+
+/* ------------------------------------------------------------------
+ * Requests
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * DeliverHasRequest: is there a cancel or terminate?
+ */
+bool
+DeliverHasRequest(Activation *a)
+{
+	Jsonb	   *payload;
+
+	return InboxControl(a->instance->chain, &payload) != NULL;
+}
+
+/*
+ * DeliverMustLook: may something have come for the instance that should not
+ * wait for the body to block?
+ */
+bool
+DeliverMustLook(Activation *a)
+{
+	InboxRow   *rows;
+	List	   *names = NIL;
+	ListCell   *lc;
+
+	if (a->look || a->control_seen != ControlGeneration)
+		return true;
+	if (a->pass.handlers == NIL)
+		return false;
+	foreach(lc, a->pass.handlers)
+		names = lappend(names, ((Handler *) lfirst(lc))->name);
+	return InboxList(a->instance->chain, TextArray(names), 1, &rows) > 0;
+}
+
+static const char *
+cancelled_event(CommandKind kind)
+{
+	switch (kind)
+	{
+		case COMMAND_ACTIVITY:
+			return "ActivityCancelled";
+		case COMMAND_TIMER:
+			return "TimerCancelled";
+		case COMMAND_SIGNAL:
+			return "SignalCancelled";
+		case COMMAND_EVENT:
+			return "EventCancelled";
+		case COMMAND_CONDITION:
+			return "ConditionCancelled";
+		case COMMAND_CHILD:
+			break;
+		case COMMAND_AWAIT:
+			return "AwaitCancelled";
+	}
+	return NULL;
+}
+
+/*
+ * deliver_cancel: the command that the body waits in is cancelled; one that
+ * was not begun never is.
+ */
+static Delivery
+deliver_cancel(Activation *a, Command *command, Jsonb *request)
+{
+	HistoryRow	row = {.event = "WorkflowCancelRequested"};
+	bool		interrupts = !command->shielded &&
+		(command->recorded || a->interrupted);
+	JsonbParseState *data;
+	Jsonb	  **ignored;
+
+	(void) InboxTakeAll(a->instance->chain, "cancel", &ignored);
+	a->dirty = true;
+	if (a->cancel_after >= 0)
+		return NOTHING_DELIVERED;
+
+	UnblockFlush(a, command);
+	ChildrenCancel(a);
+	a->cancel_in = interrupts ? command->position : 0;
+	a->cancel_after = command->position - !(interrupts || command->recorded);
+	/* a child goes its own way: only our waiting for it is over */
+	if (interrupts && command->kind != COMMAND_CHILD)
+	{
+		HistoryRow	end = {.event = cancelled_event(command->kind)};
+
+		ActivationRecord(a, command, &end);
+	}
+	JsonObjectBegin(&data);
+	JsonObjectAddNumber(&data, "after", a->cancel_after);
+	JsonObjectAddNumber(&data, "in", a->cancel_in);
+	JsonObjectAddText(&data, "reason", JsonGetText(request, "reason"));
+	row.data = JsonObjectEnd(&data);
+	ActivationRecord(a, NULL, &row);
+	a->cancel_reason = JsonGetText(request, "reason");
+	if (a->cancel_reason != NULL)
+		a->cancel_reason = MemoryContextStrdup(a->history_cxt, a->cancel_reason);
+	return DELIVERED;
+}
+
+static Delivery
+terminate(Activation *a, Jsonb *request)
+{
+	UnblockFlush(a, a->pass.blocked_on);
+	SettleEndByRequest(a, "cancelled", "WorkflowTerminated", "WF002",
+					   "the workflow was terminated",
+					   JsonGetText(request, "reason"));
+	return DELIVERY_ENDS;
+}
+
+/*
+ * is_to_stop: was it paused while it ran?
+ */
+static bool
+is_to_stop(Activation *a)
+{
+	InstanceRow *now = InstanceLoad(a->instance->iid);
+
+	if (now == NULL)
+		ActivationLost(a);
+	a->instance->suspended = now->suspended;
+	a->instance->parked = now->parked;
+	return now->suspended || now->parked;
+}
+
+/*
+ * DeliverRequests: what was asked of the instance, while its body is blocked
+ * on a command.
+ */
+Delivery
+DeliverRequests(Activation *a, Command *command)
+{
+	Jsonb	   *request;
+	const char *kind;
+	Delivery	delivery = NOTHING_DELIVERED;
+
+	if (!a->look && !a->interrupted && a->control_seen == ControlGeneration)
+		return NOTHING_DELIVERED;
+	a->control_seen = ControlGeneration;
+	a->look = false;
+	kind = InboxControl(a->instance->chain, &request);
+	if (kind != NULL && strcmp(kind, "terminate") == 0)
+		return terminate(a, request);
+	if (kind != NULL)
+		delivery = deliver_cancel(a, command, request);
+	a->interrupted = false;
+	if (delivery == NOTHING_DELIVERED && is_to_stop(a))
+	{
+		UnblockFlush(a, command);
+		SettleStop(a);
+		return DELIVERY_ENDS;
+	}
+	return delivery;
+}
+
+/* ------------------------------------------------------------------
+ * Handlers
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * hold_for_handler: one that fails is mended, and the message waits for that.
+ */
+static void
+hold_for_handler(Activation *a, const char *function, const ErrorData *error)
+{
+	if (a->pass.outcome == PASS_VERDICT)
+		SettleHold(a, a->pass.reason);
+	else
+		SettleHold(a, psprintf("%s: handler %s failed: %s",
+							   unpack_sql_state(error->sqlerrcode), function,
+							   error->message));
+}
+
+static Jsonb *
+position_of(int position, int64 update, Jsonb *state)
+{
+	JsonbParseState *data;
+
+	JsonObjectBegin(&data);
+	JsonObjectAddNumber(&data, "at", position);
+	if (update != 0)
+		JsonObjectAddNumber(&data, "update", update);
+	JsonObjectAdd(&data, "state", state);
+	return JsonObjectEnd(&data);
+}
+
+/* One message that was handled, before it is recorded. */
+typedef struct Handled
+{
+	const InboxRow *message;
+	const char *event;			/* NULL: leaves no trace */
+	Jsonb	   *result;
+	Jsonb	   *error;
+} Handled;
+
+/*
+ * answer: tell who asked for an update what became of it.
+ */
+static void
+answer(Activation *a, Handled *handled)
+{
+	AnswerStore(handled->message->mid, a->instance->iid, handled->result,
+				handled->error);
+	WakeupEnded(handled->message->mid);
+}
+
+static void
+reject(Handled *handled, const char *sqlstate, const char *message)
+{
+	handled->event = NULL;
+	handled->error = FailureMake(sqlstate, message, NULL);
+}
+
+/*
+ * apply_update: validate, then apply.  False: the activation is over.
+ */
+static bool
+apply_update(Activation *a, Handled *handled, Jsonb **state)
+{
+	const InboxRow *message = handled->message;
+	Handler    *handler = ReplayHandler(a, HANDLER_UPDATE, message->name);
+	Jsonb	   *args[2] = {*state, message->payload};
+	Jsonb	   *result;
+	ErrorData  *error;
+
+	if (handler == NULL)
+	{
+		reject(handled, "WF004",
+			   psprintf("the workflow has no handler for update \"%s\"", message->name));
+		return true;
+	}
+	if (handler->validator != NULL)
+	{
+		(void) PassCallHandler(a, handler->validator, args, 2, &error);
+		if (a->pass.outcome == PASS_VERDICT)
+		{
+			hold_for_handler(a, handler->validator, error);
+			return false;
+		}
+		if (error != NULL)
+		{
+			handled->error = FailureFromError(error);
+			return true;
+		}
+	}
+	result = PassCallHandler(a, handler->function, args, 2, &error);
+	if (a->pass.outcome == PASS_VERDICT)
+	{
+		hold_for_handler(a, handler->function, error);
+		return false;
+	}
+	handled->event = "UpdateCompleted";
+	if (error != NULL)
+		handled->error = FailureFromError(error);
+	else if (result == NULL || !JB_ROOT_IS_OBJECT(result) ||
+			 JsonGet(result, "state") == NULL)
+		handled->error = FailureMake("WF005", psprintf("handler %s of update \"%s\" returned no state",
+													   handler->function, message->name),
+									 "It must return {\"state\": ..., \"result\": ...}.");
+	else
+	{
+		*state = JsonGet(result, "state");
+		handled->result = JsonGet(result, "result");
+	}
+	return true;
+}
+
+/*
+ * apply_signal: the state after a signal.  False: the activation is over.
+ */
+static bool
+apply_signal(Activation *a, Handled *handled, Jsonb **state)
+{
+	const InboxRow *message = handled->message;
+	Handler    *handler = ReplayHandler(a, HANDLER_SIGNAL, message->name);
+	Jsonb	   *args[2] = {*state, message->payload};
+	Jsonb	   *result;
+	ErrorData  *error;
+
+	handled->event = "SignalHandled";
+	result = PassCallHandler(a, handler->function, args, 2, &error);
+	if (error != NULL || a->pass.outcome == PASS_VERDICT)
+	{
+		hold_for_handler(a, handler->function, error);
+		return false;
+	}
+	if (result != NULL)
+		*state = result;
+	return true;
+}
+
+/*
+ * record_handled: all of a batch; the last row has the state they led to.
+ */
+static void
+record_handled(Activation *a, int position, Handled *handled, int count,
+			   Jsonb *state)
+{
+	int64	   *mids = palloc(sizeof(int64) * Max(count, 1));
+	int			last = -1;
+
+	for (int i = 0; i < count; i++)
+	{
+		mids[i] = handled[i].message->mid;
+		if (handled[i].event != NULL)
+			last = i;
+		if (strcmp(handled[i].message->kind, "update") == 0)
+			answer(a, &handled[i]);
+	}
+	for (int i = 0; i <= last; i++)
+	{
+		HistoryRow	row = {
+			.event = handled[i].event, .name = handled[i].message->name,
+			.args = handled[i].message->payload, .result = handled[i].result,
+			.error = handled[i].error
+		};
+		bool		update = strcmp(handled[i].message->kind, "update") == 0;
+
+		if (row.event == NULL)
+			continue;
+		row.data = position_of(position, update ? mids[i] : 0,
+							   i == last ? state : NULL);
+		ActivationRecord(a, NULL, &row);
+	}
+	InboxDelete(mids, count);
+	a->dirty = true;
+	if (last >= 0)
+	{
+		ActivationAddArrival(a, position, ActivationKeep(a, state));
+		a->pass.next_arrival = a->narrivals;
+		a->pass.state = a->arrivals[a->narrivals - 1].state;
+		a->pass.has_state = true;
+	}
+}
+
+/*
+ * DeliverIsMet: is the condition true of the state?  False: the activation is
+ * over.
+ */
+bool
+DeliverIsMet(Activation *a, Command *condition, bool *met)
+{
+	Jsonb	   *args[1] = {a->pass.state};
+	ErrorData  *error;
+	Jsonb	   *result = PassCallHandler(a, condition->name, args, 1, &error);
+	JsonbValue	value;
+
+	if (error != NULL || a->pass.outcome == PASS_VERDICT)
+	{
+		hold_for_handler(a, condition->name, error);
+		return false;
+	}
+	*met = result != NULL && JB_ROOT_IS_SCALAR(result) &&
+		JsonbExtractScalar(&result->root, &value) &&
+		value.type == jbvBool && value.val.boolean;
+	return true;
+}
+
+/*
+ * deliver_batch: handle what is there, up to a limit, or until the condition
+ * that the body waits for is met.  How many there were, -1: the activation is
+ * over.
+ */
+static int
+deliver_batch(Activation *a, Command *command, int position, Datum names)
+{
+	InboxRow   *messages;
+	int			count = InboxList(a->instance->chain, names, MAX_BATCH, &messages);
+	Handled    *handled = palloc0(sizeof(Handled) * Max(count, 1));
+	Jsonb	   *state = a->pass.state;
+	int			i;
+
+	for (i = 0; i < count; i++)
+	{
+		bool		update = strcmp(messages[i].kind, "update") == 0;
+
+		handled[i].message = &messages[i];
+		if (!(update ? apply_update(a, &handled[i], &state) :
+			  apply_signal(a, &handled[i], &state)))
+			return -1;
+		if (command != NULL && command->kind == COMMAND_CONDITION)
+		{
+			bool		met;
+
+			a->pass.state = state;
+			if (!DeliverIsMet(a, command, &met))
+				return -1;
+			if (met)
+			{
+				record_handled(a, position, handled, i + 1, state);
+				return 0;
+			}
+		}
+	}
+	if (count > 0)
+		record_handled(a, position, handled, count, state);
+	return count == MAX_BATCH ? count : 0;
+}
+
+/*
+ * DeliverMessages: handle what the body has handlers for, while it is blocked
+ * on a command or (NULL) when it has returned.  False: the activation is over.
+ */
+bool
+DeliverMessages(Activation *a, Command *command)
+{
+	int			position = command ? command->position : a->pass.position + 1;
+	List	   *names = NIL;
+	ListCell   *lc;
+	Datum		array;
+	int			more;
+
+	/* an update that nobody handles is answered too, when it is time to wait */
+	if (a->pass.handlers == NIL &&
+		(command == NULL || command->kind == COMMAND_ACTIVITY || !a->instance->updates))
+		return true;
+	foreach(lc, a->pass.handlers)
+	{
+		Handler    *handler = lfirst(lc);
+
+		if (handler->kind == HANDLER_SIGNAL)
+			names = lappend(names, handler->name);
+	}
+	array = TextArray(names);
+	if (command != NULL && command->kind == COMMAND_CONDITION)
+	{
+		bool		met;
+
+		if (!DeliverIsMet(a, command, &met))
+			return false;
+		if (met)
+			return true;
+	}
+	do
+	{
+		more = deliver_batch(a, command, position, array);
+		if (more > 0 && !a->tx->inside)
+			SettleCommit(a);
+	} while (more > 0);
+	return more == 0;
+}

@@ -1,0 +1,367 @@
+/*-------------------------------------------------------------------------
+ *
+ * unblock.c
+ *	  What a body waits for: has it come, or is there to be waited?
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+
+#include "engine/child.h"
+#include "engine/deliver.h"
+#include "engine/json.h"
+#include "engine/settle.h"
+#include "engine/step.h"
+#include "engine/unblock.h"
+
+/* Above that many, subtransactions slow down the whole server. */
+#define MAX_INSIDE	60
+
+static void
+record(Activation *a, Command *command, const char *event, Jsonb *result)
+{
+	HistoryRow	row = {
+		.event = event, .result = result, .wake_at = command->wake_at
+	};
+
+	ActivationRecord(a, command, &row);
+}
+
+static bool
+is_over(TimestampTz time)
+{
+	return time != 0 && time <= GetCurrentTimestamp();
+}
+
+static TimestampTz
+earlier(TimestampTz a, TimestampTz b)
+{
+	if (a == 0 || b == 0)
+		return a == 0 ? b : a;
+	return Min(a, b);
+}
+
+static List *
+await(List *awaits, const char *kind, const char *name)
+{
+	return lappend(awaits, psprintf("%s:%s", kind, name));
+}
+
+/*
+ * UnblockFlush: commands that did not block the body get into the history, up
+ * to the one that does, or (NULL) all.
+ */
+void
+UnblockFlush(Activation *a, const Command *before)
+{
+	int			end = before ? before->position - 1 : a->ncommands;
+	int			i = end;
+
+	while (i > 0 && !a->commands[i - 1]->recorded)
+		i--;
+	for (; i < end; i++)
+	{
+		Command    *command = a->commands[i];
+
+		switch (command->kind)
+		{
+			case COMMAND_TIMER:
+				record(a, command, "TimerStarted", NULL);
+				break;
+			case COMMAND_SIGNAL:
+				record(a, command, "SignalAwaited", NULL);
+				break;
+			case COMMAND_CHILD:
+				ChildStart(a, command);
+				break;
+			default:
+				elog(ERROR, "command %d was not recorded", command->position);
+		}
+	}
+}
+
+/* ------------------------------------------------------------------
+ * Each kind.  True: there is more to do now.
+ * ------------------------------------------------------------------
+ */
+
+static bool
+unblock_activity(Activation *a, Command *command)
+{
+	if (!StepIsDue(command))
+	{
+		SettleWait(a, "waiting_for_activity", NIL, NULL, command->wake_at);
+		return false;
+	}
+	if (a->tx->inside && a->tx->count >= MAX_INSIDE)
+	{
+		if (!ReadyRelease(a->instance->iid, a->lease))
+			ActivationLost(a);
+		SettleCommit(a);
+		ereport(NOTICE,
+				(errmsg("instance \"%s\" has more steps than fit into one transaction",
+						a->instance->id),
+				 errhint("Commit and call durable_run() again, or CALL durable_work().")));
+		return false;
+	}
+	if (a->dirty)
+		SettleCommit(a);
+	StepRun(a, command);
+	return true;
+}
+
+static bool
+unblock_timer(Activation *a, Command *command)
+{
+	if (is_over(command->wake_at))
+	{
+		record(a, command, "TimerExpired", NULL);
+		return true;
+	}
+	if (!command->recorded)
+		record(a, command, "TimerStarted", NULL);
+	SettleWait(a, "waiting_for_timer", NIL, NULL, command->wake_at);
+	return false;
+}
+
+static bool
+unblock_signal(Activation *a, Command *command)
+{
+	Jsonb	   *payload = InboxTake(a->instance->chain, "signal", command->name,
+									CurrentMemoryContext);
+
+	if (payload != NULL)
+		record(a, command, "SignalReceived", payload);
+	else if (is_over(command->wake_at))
+		record(a, command, "SignalTimedOut", NULL);
+	if (command->state != COMMAND_ISSUED)
+		return true;
+
+	if (!command->recorded)
+		record(a, command, "SignalAwaited", NULL);
+	SettleWait(a, "waiting_for_event", await(NIL, "signal", command->name),
+			   NULL, command->wake_at);
+	return false;
+}
+
+static bool
+unblock_event(Activation *a, Command *command)
+{
+	Jsonb	   *filter = JsonGet(command->args, "filter");
+	Jsonb	   *event = InboxTakeEvent(a->instance->chain, command->name,
+									   filter, CurrentMemoryContext);
+
+	if (event != NULL)
+		record(a, command, "EventReceived", event);
+	else if (is_over(command->wake_at))
+		record(a, command, "EventTimedOut", NULL);
+	if (command->state != COMMAND_ISSUED)
+		return true;
+
+	if (!command->recorded)
+	{
+		/* who waits without having subscribed does so from now on */
+		if (!SubscriptionExists(a->instance->chain, command->name) &&
+			!SubscriptionInsert(a->instance->chain, command->name,
+								"broadcast", NULL, a->instance->run_as))
+		{
+			SettleHold(a, psprintf("WF005: events of type \"%s\" are competed for. Call durable_subscribe() with mode => 'competing' first.",
+								   command->name));
+			return false;
+		}
+		a->subscribed = true;
+		record(a, command, "EventAwaited", NULL);
+	}
+	SettleWait(a, "waiting_for_event", await(NIL, "event", command->name),
+			   filter, command->wake_at);
+	return false;
+}
+
+static bool
+unblock_condition(Activation *a, Command *command)
+{
+	bool		met;
+
+	if (!DeliverIsMet(a, command, &met))
+		return false;
+	if (met)
+		record(a, command, "ConditionMet", NULL);
+	else if (is_over(command->wake_at))
+		record(a, command, "ConditionTimedOut", NULL);
+	if (command->state != COMMAND_ISSUED)
+		return true;
+
+	if (!command->recorded)
+		record(a, command, "ConditionAwaited", NULL);
+	SettleWait(a, "waiting_for_event", NIL, NULL, command->wake_at);
+	return false;
+}
+
+static bool
+unblock_child(Activation *a, Command *command)
+{
+	if (!command->recorded)
+		ChildStart(a, command);
+	else
+		ChildResults(a);
+	if (command->state != COMMAND_ISSUED)
+		return true;
+	SettleWait(a, "waiting_for_child", await(NIL, "child", ""), NULL, 0);
+	return false;
+}
+
+/* ------------------------------------------------------------------
+ * Several at once
+ * ------------------------------------------------------------------
+ */
+
+/* What is still to be waited for. */
+typedef struct Waits
+{
+	List	   *awaits;
+	TimestampTz wake_at;
+	bool		child;
+	bool		message;
+} Waits;
+
+/*
+ * look_at: has one of the awaited come?
+ */
+static void
+look_at(Activation *a, Command *command, Waits *waits)
+{
+	Jsonb	   *payload;
+
+	if (command->state != COMMAND_ISSUED)
+		return;
+	switch (command->kind)
+	{
+		case COMMAND_TIMER:
+			if (is_over(command->wake_at))
+				record(a, command, "TimerExpired", NULL);
+			else
+				waits->wake_at = earlier(waits->wake_at, command->wake_at);
+			break;
+		case COMMAND_SIGNAL:
+			payload = InboxTake(a->instance->chain, "signal", command->name,
+								CurrentMemoryContext);
+			if (payload != NULL)
+				record(a, command, "SignalReceived", payload);
+			else
+				waits->awaits = await(waits->awaits, "signal", command->name);
+			waits->message = true;
+			break;
+		case COMMAND_CHILD:
+			if (!waits->child)
+				waits->awaits = await(waits->awaits, "child", "");
+			waits->child = true;
+			break;
+		default:
+			elog(ERROR, "command %d cannot be awaited", command->position);
+	}
+}
+
+static bool
+has_child(Activation *a, const Command *await)
+{
+	for (int i = 0; i < await->nhandles; i++)
+	{
+		if (a->commands[await->handles[i] - 1]->kind == COMMAND_CHILD)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * find_winner: the first of the awaited that has come to its end, 0 if none.
+ */
+static int
+find_winner(Activation *a, const Command *await)
+{
+	Command    *winner = NULL;
+
+	for (int i = 0; i < await->nhandles; i++)
+	{
+		Command    *command = a->commands[await->handles[i] - 1];
+
+		if (command->state != COMMAND_ISSUED &&
+			(winner == NULL || command->at < winner->at))
+			winner = command;
+	}
+	return winner ? winner->position : 0;
+}
+
+static bool
+unblock_await(Activation *a, Command *command)
+{
+	Waits		waits = {.wake_at = command->wake_at};
+	int			winner;
+	int			open = 0;
+
+	if (has_child(a, command))
+		ChildResults(a);
+	winner = find_winner(a, command);
+	for (int i = 0; i < command->nhandles; i++)
+	{
+		Command    *awaited = a->commands[command->handles[i] - 1];
+
+		/* one is enough: leave messages for others */
+		if (command->any && winner != 0)
+			break;
+		look_at(a, awaited, &waits);
+		if (awaited->state == COMMAND_ISSUED)
+			open++;
+		else if (winner == 0)
+			winner = awaited->position;
+	}
+
+	if (command->any ? winner != 0 : open == 0)
+	{
+		JsonbParseState *state;
+
+		JsonObjectBegin(&state);
+		JsonObjectAddNumber(&state, "handle", winner);
+		record(a, command, "AwaitCompleted", JsonObjectEnd(&state));
+		return true;
+	}
+	if (is_over(command->wake_at))
+	{
+		record(a, command, "AwaitTimedOut", NULL);
+		return true;
+	}
+	if (!command->recorded)
+		record(a, command, "AwaitStarted", NULL);
+	SettleWait(a, waits.child ? "waiting_for_child" :
+			   waits.message ? "waiting_for_event" : "waiting_for_timer",
+			   waits.awaits, NULL, waits.wake_at);
+	return false;
+}
+
+/*
+ * UnblockCommand: let the body go on, or wait.
+ */
+bool
+UnblockCommand(Activation *a, Command *command)
+{
+	UnblockFlush(a, command);
+	switch (command->kind)
+	{
+		case COMMAND_ACTIVITY:
+			return unblock_activity(a, command);
+		case COMMAND_TIMER:
+			return unblock_timer(a, command);
+		case COMMAND_SIGNAL:
+			return unblock_signal(a, command);
+		case COMMAND_EVENT:
+			return unblock_event(a, command);
+		case COMMAND_CONDITION:
+			return unblock_condition(a, command);
+		case COMMAND_CHILD:
+			return unblock_child(a, command);
+		case COMMAND_AWAIT:
+			return unblock_await(a, command);
+	}
+	elog(ERROR, "unexpected command");
+}

@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * control.c
+ *	  Tables control and parked, and how drivers hear of requests.
+ *
+ * Whoever asks something of instances that may be running invalidates table
+ * control: every driver hears of that at the begin of its next transaction,
+ * and looks.  So nothing has to be looked up while nothing is asked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+
+#include "storage/storage.h"
+
+static Statement set_paused = {
+	"UPDATE durable_internal.control SET paused = $1 WHERE paused <> $1",
+	1, {BOOLOID}, NULL
+};
+
+static Statement set_workflow_paused = {
+	"UPDATE durable_internal.workflow SET paused = $2 WHERE name = $1 AND paused <> $2",
+	2, {TEXTOID, BOOLOID}, NULL
+};
+
+static Statement is_paused = {
+	"SELECT c.paused OR coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = $1), false)"
+	" FROM durable_internal.control c",
+	1, {TEXTOID}, NULL
+};
+
+static Statement park = {
+	"INSERT INTO durable_internal.parked (iid, workflow) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+	2, {INT8OID, TEXTOID}, NULL
+};
+
+/* What its own pause or a hold keeps back waits for its own resume. */
+static Statement unpark = {
+	"WITH gone AS (DELETE FROM durable_internal.parked p WHERE ($1 IS NULL OR p.workflow = $1)"
+	" AND NOT (SELECT c.paused FROM durable_internal.control c)"
+	" AND NOT coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = p.workflow), false)"
+	" RETURNING p.iid)"
+	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM gone"
+	" JOIN durable_internal.instance i ON i.iid = gone.iid"
+	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
+	" ON CONFLICT (iid) DO NOTHING",
+	1, {TEXTOID}, NULL
+};
+
+uint64		ControlGeneration = 1;
+
+static Oid	control_table = InvalidOid;
+
+static Oid
+find_control_table(void)
+{
+	return get_relname_relid("control",
+							 get_namespace_oid("durable_internal", false));
+}
+
+static void
+on_relation_change(Datum arg, Oid relation)
+{
+	if (relation == control_table || !OidIsValid(relation))
+		ControlGeneration++;
+}
+
+/*
+ * ControlWatch: hear of requests from now on: at the begin of each transaction
+ * ControlGeneration is up to date.
+ */
+void
+ControlWatch(void)
+{
+	static bool watching = false;
+
+	control_table = find_control_table();
+	if (!watching)
+		CacheRegisterRelcacheCallback(on_relation_change, (Datum) 0);
+	watching = true;
+}
+
+/*
+ * ControlChanged: when this transaction commits, all drivers are to look at
+ * what is asked of their instances.
+ */
+void
+ControlChanged(void)
+{
+	CacheInvalidateRelcacheByRelid(find_control_table());
+}
+
+/*
+ * ControlPause: pause or resume a workflow or (NULL) everything; false if it
+ * is so already.
+ */
+bool
+ControlPause(const char *workflow, bool paused)
+{
+	Datum		one[2] = {TextDatum(workflow), BoolGetDatum(paused)};
+	Datum		all[1] = {BoolGetDatum(paused)};
+	bool		changed;
+
+	if (workflow != NULL)
+		changed = StatementRun(&set_workflow_paused, one, NULL) > 0;
+	else
+		changed = StatementRun(&set_paused, all, NULL) > 0;
+	if (changed)
+		ControlChanged();
+	return changed;
+}
+
+/*
+ * ControlIsPaused: is this workflow, or everything?
+ */
+bool
+ControlIsPaused(const char *workflow)
+{
+	StorageScope scope;
+	Datum		values[1] = {TextDatum(workflow)};
+	bool		paused = false;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&is_paused, values, NULL) > 0)
+		paused = DatumGetBool(StatementColumn(0, 1, &isnull));
+	StorageLeave(&scope);
+	return paused;
+}
+
+/*
+ * ControlPark: an instance was to run, but is paused with its workflow.
+ */
+void
+ControlPark(int64 iid, const char *workflow)
+{
+	Datum		values[2] = {Int64GetDatum(iid), TextDatum(workflow)};
+
+	StatementRun(&park, values, NULL);
+}
+
+/*
+ * ControlUnpark: make ready what was parked, of a workflow or (NULL) of all.
+ */
+void
+ControlUnpark(const char *workflow)
+{
+	Datum		values[1] = {TextDatum(workflow)};
+	bool		nulls[1] = {workflow == NULL};
+
+	StatementRun(&unpark, values, nulls);
+}

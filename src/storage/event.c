@@ -1,0 +1,181 @@
+/*-------------------------------------------------------------------------
+ *
+ * event.c
+ *	  Tables subscription and event_id: who gets which events.
+ *
+ * An event reaches subscribers whose role the publisher is a member of.  It
+ * is put into the inboxes of those that had subscribed when it was published;
+ * if some of them compete, also once into the one they share (chain 0).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+
+#include "storage/storage.h"
+
+static Statement insert_subscription = {
+	"INSERT INTO durable_internal.subscription AS s (chain, type, mode, filter, run_as)"
+	" VALUES ($1, $2, $3, $4, $5)"
+	" ON CONFLICT (chain, type) DO UPDATE SET filter = excluded.filter WHERE s.mode = excluded.mode",
+	5, {INT8OID, TEXTOID, TEXTOID, JSONBOID, OIDOID}, NULL
+};
+
+/* Two modes at once would make two events of one. */
+static Statement other_mode = {
+	"SELECT 1 FROM durable_internal.subscription"
+	" WHERE type = $1 AND run_as = $2 AND mode <> $3 LIMIT 1",
+	3, {TEXTOID, OIDOID, TEXTOID}, NULL
+};
+
+static Statement find_subscription = {
+	"SELECT 1 FROM durable_internal.subscription WHERE chain = $1 AND type = $2",
+	2, {INT8OID, TEXTOID}, NULL
+};
+
+static Statement delete_subscriptions = {
+	"DELETE FROM durable_internal.subscription WHERE chain = $1",
+	1, {INT8OID}, NULL
+};
+
+static Statement use_id = {
+	"INSERT INTO durable_internal.event_id (publisher, source, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+	3, {OIDOID, TEXTOID, TEXTOID}, NULL
+};
+
+static Statement fan_out = {
+	"INSERT INTO durable_internal.inbox (mid, chain, kind, name, payload, sent_at)"
+	" SELECT pg_catalog.nextval('durable_internal.mid_seq'), s.chain, 'event', $1, $2, pg_catalog.clock_timestamp()"
+	" FROM durable_internal.subscription s"
+	" WHERE s.type = $1 AND s.mode = 'broadcast'"
+	" AND pg_catalog.pg_has_role($3, s.run_as, 'USAGE')"
+	" AND (s.filter IS NULL OR $2 -> 'data' @> s.filter)"
+	" RETURNING chain",
+	3, {TEXTOID, JSONBOID, OIDOID}, NULL
+};
+
+static Statement has_competing = {
+	"SELECT 1 FROM durable_internal.subscription s"
+	" WHERE s.type = $1 AND s.mode = 'competing'"
+	" AND pg_catalog.pg_has_role($3, s.run_as, 'USAGE')"
+	" AND (s.filter IS NULL OR $2 -> 'data' @> s.filter) LIMIT 1",
+	3, {TEXTOID, JSONBOID, OIDOID}, NULL
+};
+
+static Statement started_by = {
+	"SELECT w.name FROM durable_internal.workflow w WHERE w.start_on = $1"
+	" AND (w.start_filter IS NULL OR $2 -> 'data' @> w.start_filter) ORDER BY w.name",
+	2, {TEXTOID, JSONBOID}, NULL
+};
+
+/*
+ * SubscriptionInsert: from now on; false if the type has subscribers of the
+ * role in the other mode.
+ */
+bool
+SubscriptionInsert(int64 chain, const char *type, const char *mode,
+				   Jsonb *filter, Oid run_as)
+{
+	Datum		values[5] = {
+		Int64GetDatum(chain), TextDatum(type), TextDatum(mode),
+		PointerGetDatum(filter), ObjectIdGetDatum(run_as)
+	};
+	bool		nulls[5] = {[3] = filter == NULL};
+	Datum		key[3] = {TextDatum(type), ObjectIdGetDatum(run_as), TextDatum(mode)};
+
+	if (StatementRun(&other_mode, key, NULL) > 0)
+		return false;
+	return StatementRun(&insert_subscription, values, nulls) > 0;
+}
+
+/*
+ * SubscriptionExists: does this chain of runs get events of the type?
+ */
+bool
+SubscriptionExists(int64 chain, const char *type)
+{
+	Datum		values[2] = {Int64GetDatum(chain), TextDatum(type)};
+
+	return StatementRun(&find_subscription, values, NULL) > 0;
+}
+
+/*
+ * SubscriptionDelete: a chain of runs has come to its end.
+ */
+void
+SubscriptionDelete(int64 chain)
+{
+	Datum		values[1] = {Int64GetDatum(chain)};
+
+	StatementRun(&delete_subscriptions, values, NULL);
+}
+
+/*
+ * EventUseId: an event of that id is to be published; false if one was.
+ */
+bool
+EventUseId(Oid publisher, const char *source, const char *id)
+{
+	Datum		values[3] = {
+		ObjectIdGetDatum(publisher), TextDatum(source), TextDatum(id)
+	};
+
+	return StatementRun(&use_id, values, NULL) == 1;
+}
+
+/*
+ * EventFanOut: into the inbox of each subscriber; their chains.
+ */
+int
+EventFanOut(const char *type, Jsonb *event, Oid publisher, int64 **chains)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[3] = {
+		TextDatum(type), PointerGetDatum(event), ObjectIdGetDatum(publisher)
+	};
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&fan_out, values, NULL);
+	*chains = MemoryContextAllocHuge(cxt, sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*chains)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
+ * EventIsCompetedFor: are there subscribers of which one is to take it?
+ */
+bool
+EventIsCompetedFor(const char *type, Jsonb *event, Oid publisher)
+{
+	Datum		values[3] = {
+		TextDatum(type), PointerGetDatum(event), ObjectIdGetDatum(publisher)
+	};
+
+	return StatementRun(&has_competing, values, NULL) > 0;
+}
+
+/*
+ * EventStarts: the names of the workflows that it starts.
+ */
+int
+EventStarts(const char *type, Jsonb *event, char ***names)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[2] = {TextDatum(type), PointerGetDatum(event)};
+	int			count;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&started_by, values, NULL);
+	*names = MemoryContextAlloc(cxt, sizeof(char *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*names)[i] = StatementText(cxt, i, 1);
+	StorageLeave(&scope);
+	return count;
+}
