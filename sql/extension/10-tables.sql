@@ -122,13 +122,13 @@ CREATE TABLE durable_internal.parked (
 CREATE INDEX parked_workflow ON durable_internal.parked (workflow);
 
 /*
- * One row.  Every change to it, and every request to a running instance,
- * invalidates the table in all sessions: that is how drivers hear of it.
+ * A row says that everything is paused.  Every change, and every request to a
+ * running instance, invalidates the table in all sessions: that is how
+ * drivers hear of it.
  */
 CREATE TABLE durable_internal.control (
-    paused bool NOT NULL                -- everything
+    paused_at timestamptz NOT NULL
 );
-INSERT INTO durable_internal.control VALUES (false);
 
 /*
  * The history, appended only.  Row 1 holds what the run was started with

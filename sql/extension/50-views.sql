@@ -31,7 +31,7 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
            CASE WHEN i.end_seq IS NOT NULL THEN i.status
                 WHEN r.lease IS NOT NULL THEN 'running'
                 WHEN i.suspended IS NOT NULL THEN i.suspended
-                WHEN w.paused OR c.paused THEN 'paused'
+                WHEN w.paused OR EXISTS (SELECT 1 FROM durable_internal.control) THEN 'paused'
                 WHEN r.iid IS NULL THEN i.status
                 ELSE 'pending'
            END AS status,
@@ -46,7 +46,6 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
            i.created_at, i.started_at, i.ended_at, t.wake_at, i.deadline,
            p.id AS parent_id, p.run AS parent_run, i.parent_position
       FROM durable_internal.visible_instance i
-     CROSS JOIN durable_internal.control c
       LEFT JOIN durable_internal.workflow w ON w.name = i.workflow
       LEFT JOIN durable_internal.visible_instance p ON p.iid = i.parent
       LEFT JOIN durable_internal.history s ON s.iid = i.iid AND s.seq = 1

@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include "utils/inval.h"
+
 #include "engine/child.h"
 #include "engine/deliver.h"
 #include "engine/failure.h"
@@ -159,6 +161,8 @@ DeliverRequests(Activation *a, Command *command)
 	const char *kind;
 	Delivery	delivery = NOTHING_DELIVERED;
 
+	/* not only at the begin of a transaction */
+	AcceptInvalidationMessages();
 	if (!a->look && !a->interrupted && a->control_seen == ControlGeneration)
 		return NOTHING_DELIVERED;
 	a->control_seen = ControlGeneration;

@@ -195,12 +195,12 @@ SettleStop(Activation *a)
 	SettleCommit(a);
 
 	/* resumed while we did that: nobody else would see it */
-	if (instance->parked && !ControlIsPaused(instance->workflow))
-	{
+	if (instance->suspended)
+		ReadyInsert(instance->iid);
+	else if (!ControlIsPaused(instance->workflow))
 		ControlUnpark(instance->workflow);
-		WakeupReady(instance->run_as);
-		SettleCommit(a);
-	}
+	WakeupReady(instance->run_as);
+	SettleCommit(a);
 }
 
 /*

@@ -18,9 +18,14 @@
 
 #include "storage/storage.h"
 
-static Statement set_paused = {
-	"UPDATE durable_internal.control SET paused = $1 WHERE paused <> $1",
-	1, {BOOLOID}, NULL
+static Statement pause_all = {
+	"INSERT INTO durable_internal.control (paused_at) SELECT pg_catalog.clock_timestamp()"
+	" WHERE NOT EXISTS (SELECT 1 FROM durable_internal.control)",
+	0, {0}, NULL
+};
+
+static Statement resume_all = {
+	"DELETE FROM durable_internal.control", 0, {0}, NULL
 };
 
 static Statement set_workflow_paused = {
@@ -29,8 +34,8 @@ static Statement set_workflow_paused = {
 };
 
 static Statement is_paused = {
-	"SELECT c.paused OR coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = $1), false)"
-	" FROM durable_internal.control c",
+	"SELECT EXISTS (SELECT 1 FROM durable_internal.control)"
+	" OR coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = $1), false)",
 	1, {TEXTOID}, NULL
 };
 
@@ -42,7 +47,7 @@ static Statement park = {
 /* What its own pause or a hold keeps back waits for its own resume. */
 static Statement unpark = {
 	"WITH gone AS (DELETE FROM durable_internal.parked p WHERE ($1 IS NULL OR p.workflow = $1)"
-	" AND NOT (SELECT c.paused FROM durable_internal.control c)"
+	" AND NOT EXISTS (SELECT 1 FROM durable_internal.control)"
 	" AND NOT coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = p.workflow), false)"
 	" RETURNING p.iid)"
 	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
@@ -104,13 +109,12 @@ bool
 ControlPause(const char *workflow, bool paused)
 {
 	Datum		one[2] = {TextDatum(workflow), BoolGetDatum(paused)};
-	Datum		all[1] = {BoolGetDatum(paused)};
 	bool		changed;
 
 	if (workflow != NULL)
 		changed = StatementRun(&set_workflow_paused, one, NULL) > 0;
 	else
-		changed = StatementRun(&set_paused, all, NULL) > 0;
+		changed = StatementRun(paused ? &pause_all : &resume_all, NULL, NULL) > 0;
 	if (changed)
 		ControlChanged();
 	return changed;

@@ -46,7 +46,7 @@ static Statement insert_instance = {
 	" CASE WHEN i.end_seq IS NOT NULL THEN i.status" \
 	" WHEN r.lease IS NOT NULL THEN 'running'" \
 	" WHEN i.suspended IS NOT NULL THEN i.suspended" \
-	" WHEN w.paused OR (SELECT c.paused FROM durable_internal.control c) THEN 'paused'" \
+	" WHEN w.paused OR EXISTS (SELECT 1 FROM durable_internal.control) THEN 'paused'" \
 	" WHEN r.iid IS NULL THEN i.status ELSE 'pending' END," \
 	" i.reason, i.run_as, i.run_as_name::text, i.priority, i.body_failures," \
 	" i.seed, i.tags, i.suspended IS NOT NULL, i.end_seq IS NOT NULL," \
@@ -55,7 +55,7 @@ static Statement insert_instance = {
 	" i.xmin, i.parent, i.parent_chain, i.parent_position, i.deadline," \
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
 	" AND m.kind IN ('cancel', 'terminate'))," \
-	" w.paused OR (SELECT c.paused FROM durable_internal.control c)," \
+	" w.paused OR EXISTS (SELECT 1 FROM durable_internal.control)," \
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update')" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
