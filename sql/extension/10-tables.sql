@@ -42,6 +42,7 @@ CREATE TABLE durable_internal.activity (
     name          text NOT NULL,
     function      text NOT NULL,
     retry         jsonb,
+    compensate    text,                 -- the activity that undoes it
     registered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (owner, name)
 );

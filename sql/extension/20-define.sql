@@ -18,9 +18,10 @@ CREATE FUNCTION durable_unregister(name text) RETURNS bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_register_activity(
-    activity text,
-    function text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL
+    activity   text,
+    function   text DEFAULT NULL,
+    retry      jsonb DEFAULT NULL,
+    compensate text DEFAULT NULL
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

@@ -6,6 +6,7 @@ CREATE FUNCTION durable_call(
     args     jsonb DEFAULT '{}',
     step_id  text DEFAULT NULL,
     retry    jsonb DEFAULT NULL,
+    compensate text DEFAULT NULL,
     shielded bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -16,6 +17,7 @@ CREATE FUNCTION durable_call_as(
     args     jsonb DEFAULT '{}',
     step_id  text DEFAULT NULL,
     retry    jsonb DEFAULT NULL,
+    compensate text DEFAULT NULL,
     shielded bool DEFAULT false
 ) RETURNS anyelement
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -25,6 +27,7 @@ CREATE PROCEDURE durable_step(
     args     jsonb DEFAULT '{}',
     step_id  text DEFAULT NULL,
     retry    jsonb DEFAULT NULL,
+    compensate text DEFAULT NULL,
     shielded bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME';
@@ -35,6 +38,7 @@ CREATE PROCEDURE durable_step(
     INOUT result jsonb,
     step_id      text DEFAULT NULL,
     retry        jsonb DEFAULT NULL,
+    compensate text DEFAULT NULL,
     shielded     bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME', 'durable_step_result';
@@ -44,6 +48,7 @@ CREATE FUNCTION durable_sql(
     args    jsonb DEFAULT '[]',
     step_id text DEFAULT NULL,
     retry   jsonb DEFAULT NULL,
+    compensate text DEFAULT NULL,
     shielded bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -132,6 +137,12 @@ CREATE FUNCTION durable_await_any(handles int[], timeout interval DEFAULT NULL) 
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_continue_as_new(input jsonb DEFAULT '{}') RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_add_compensation(activity text, args jsonb DEFAULT '{}') RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_discard_compensations() RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_cancel_requested() RETURNS bool

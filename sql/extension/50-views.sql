@@ -29,7 +29,8 @@ CREATE VIEW durable_internal.visible_instance WITH (security_barrier) AS
 CREATE VIEW durable.instances WITH (security_barrier) AS
     SELECT i.id, i.run, i.workflow, i.version,
            CASE WHEN i.end_seq IS NOT NULL THEN i.status
-                WHEN r.lease IS NOT NULL THEN 'running'
+                WHEN r.lease IS NOT NULL THEN
+                    CASE WHEN i.status = 'compensating' THEN i.status ELSE 'running' END
                 WHEN i.suspended IS NOT NULL THEN i.suspended
                 WHEN w.paused OR EXISTS (SELECT 1 FROM durable_internal.control) THEN 'paused'
                 WHEN r.iid IS NULL THEN i.status
@@ -42,6 +43,7 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
            CASE WHEN i.payloads THEN s.args END AS input,
            CASE WHEN i.payloads THEN e.result END AS result,
            CASE WHEN i.payloads THEN e.error END AS error,
+           e.data ->> 'compensation' AS compensation,
            i.run_as_name AS run_as, i.priority, i.tags,
            i.created_at, i.started_at, i.ended_at, t.wake_at, i.deadline,
            p.id AS parent_id, p.run AS parent_run, i.parent_position
@@ -79,12 +81,14 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN last.event ~ 'Failed$' THEN 'failed'
                     WHEN last.event ~ 'Cancelled$' THEN 'cancelled'
                     WHEN last.event ~ 'TimedOut$' THEN 'timed_out'
-                    WHEN last.event = 'ActivityRetryScheduled' THEN 'retrying'
+                    WHEN last.event ~ 'RetryScheduled$' THEN 'retrying'
+                    WHEN last.event = 'CompensationAdded' THEN 'added'
+                    WHEN last.event = 'CompensationsDiscarded' THEN 'completed'
                     WHEN last.event = 'ChildStarted' THEN 'running'
                     ELSE 'waiting'
                END AS state,
-               CASE WHEN first.event LIKE 'Activity%'
-                    THEN f.failures + (last.event = 'ActivityCompleted')::int
+               CASE WHEN first.step_id IS NOT NULL
+                    THEN f.failures + (last.event IN ('ActivityCompleted', 'CompensationCompleted'))::int
                END AS attempts,
                last.result, last.error,
                coalesce(first.started_at, first.at) AS started_at,
@@ -95,7 +99,9 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                        coalesce(max(h.attempt), 0) AS failures
                   FROM durable_internal.history h
                  WHERE h.iid = i.iid AND h.position IS NOT NULL
-                 GROUP BY h.position) f
+                 -- a compensation has the position of its step
+                 GROUP BY h.position, h.event IN ('CompensationCompleted', 'CompensationFailed',
+                                                  'CompensationRetryScheduled')) f
           JOIN durable_internal.history first ON first.iid = i.iid AND first.seq = f.first_seq
           JOIN durable_internal.history last ON last.iid = i.iid AND last.seq = f.last_seq
      ) s;

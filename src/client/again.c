@@ -44,6 +44,11 @@ durable_retry(PG_FUNCTION_ARGS)
 						instance->status),
 				 errhint("Only what has failed can be retried.")));
 	InstanceOutcome(instance->iid, &outcome);
+	if (JsonGetText(outcome.data, "compensation") != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" cannot be retried: its steps were undone", id),
+				 errhint("Start it anew, for example with on_conflict => 'restart_failed'.")));
 	row.seq = HistoryNextSeq(instance->iid);
 	row.at = GetCurrentTimestamp();
 	row.data = outcome.data;

@@ -292,6 +292,7 @@ durable_register_activity(PG_FUNCTION_ARGS)
 	row.name = ArgName(fcinfo, 0, "activity");
 	row.function = PG_ARGISNULL(1) ? row.name : ArgText(fcinfo, 1, "function");
 	row.retry = ArgJsonbOrNull(fcinfo, 2);
+	row.compensate = ArgNameOrNull(fcinfo, 3, "compensate");
 	ClientEnterToWrite("durable_register_activity");
 	if (strcmp(row.name, SQL_ACTIVITY) == 0)
 		ereport(ERROR,

@@ -13,6 +13,7 @@
 
 #include "utils/memutils.h"
 
+#include "engine/compensate.h"
 #include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/settings.h"
@@ -153,7 +154,12 @@ static const struct
 	{"AwaitStarted", COMMAND_AWAIT, COMMAND_ISSUED},
 	{"AwaitCompleted", COMMAND_AWAIT, COMMAND_COMPLETED},
 	{"AwaitTimedOut", COMMAND_AWAIT, COMMAND_TIMED_OUT},
-	{"AwaitCancelled", COMMAND_AWAIT, COMMAND_CANCELLED}
+	{"AwaitCancelled", COMMAND_AWAIT, COMMAND_CANCELLED},
+	{"CompensationAdded", COMMAND_COMPENSATION, COMMAND_COMPLETED},
+	{"CompensationsDiscarded", COMMAND_DISCARD, COMMAND_COMPLETED},
+	{"CompensationCompleted", COMMAND_UNDO, COMMAND_COMPLETED},
+	{"CompensationFailed", COMMAND_UNDO, COMMAND_FAILED},
+	{"CompensationRetryScheduled", COMMAND_UNDO, COMMAND_ISSUED}
 };
 
 static int
@@ -175,6 +181,7 @@ static void
 apply_row(Command *command, const HistoryRow *row)
 {
 	command->recorded = true;
+	command->seq = row->seq;
 	command->state = command_events[find_event(row->event)].state;
 	command->result = row->result;
 	command->error = row->error;
@@ -186,6 +193,8 @@ apply_row(Command *command, const HistoryRow *row)
 		command->first_at = row->started_at;
 	if (row->data != NULL && command->kind == COMMAND_CHILD)
 		command->options = row->data;
+	if (row->data != NULL && command->kind == COMMAND_ACTIVITY)
+		command->compensate = JsonGetText(row->data, "compensate");
 }
 
 static Command *
@@ -285,6 +294,10 @@ apply_other(Activation *a, const HistoryRow *row)
 	}
 	else if (strcmp(row->event, "WorkflowRetried") == 0)
 		retry_from(a, JsonGetInt(row->data, "position"));
+	else if (strcmp(row->event, "CompensationStarted") == 0)
+		CompensationRead(a, row);
+	else if (strcmp(row->event, "CompensationsCarried") == 0)
+		a->carried = CompensationReadCarried(row);
 	else if (strcmp(row->event, "WorkflowForked") == 0)
 	{
 		Fork	   *fork = palloc(sizeof(Fork));
@@ -309,6 +322,8 @@ visit_row(const HistoryRow *row, void *arg)
 		a->settings = SettingsRead(row->data);
 		a->started_at = row->at;
 	}
+	else if (a->closing != NULL && row->position != 0)
+		apply_row(CompensationFind(a, row->position), row);
 	else if (row->position > 0)
 		apply_row(command_of_row(a, row), row);
 	else
@@ -342,6 +357,8 @@ ActivationReadHistory(Activation *a)
 									 sizeof(Arrival) * a->arrivals_size);
 	a->cancel_after = -1;
 	a->cancel_in = 0;
+	a->carried = NIL;
+	a->closing = NULL;
 	a->cancel_reason = NULL;
 	a->fork_through = 0;
 	a->forks = NIL;
@@ -410,11 +427,14 @@ ActivationRecord(Activation *a, Command *command, HistoryRow *row)
 	if (command != NULL)
 	{
 		HistoryRow	mine = *row;
+		MemoryContext old;
 
 		mine.result = ActivationKeep(a, row->result);
 		mine.error = ActivationKeep(a, row->error);
 		mine.data = ActivationKeep(a, row->data);
+		old = MemoryContextSwitchTo(a->history_cxt);
 		apply_row(command, &mine);
+		MemoryContextSwitchTo(old);
 		a->conflicts = 0;
 	}
 }

@@ -50,7 +50,8 @@ read_options(FunctionCallInfo fcinfo, int i, CommandRequest *request)
 	request->step_id = ArgNameOrNull(fcinfo, i, "step_id");
 	request->retry = ArgJsonbOrNull(fcinfo, i + 1);
 	RetryCheck(request->retry, "retry");
-	request->shielded = !PG_ARGISNULL(i + 2) && PG_GETARG_BOOL(i + 2);
+	request->compensate = ArgNameOrNull(fcinfo, i + 2, "compensate");
+	request->shielded = !PG_ARGISNULL(i + 3) && PG_GETARG_BOOL(i + 3);
 }
 
 static Jsonb *

@@ -77,6 +77,9 @@ cancelled_event(CommandKind kind)
 		case COMMAND_CONDITION:
 			return "ConditionCancelled";
 		case COMMAND_CHILD:
+		case COMMAND_COMPENSATION:
+		case COMMAND_DISCARD:
+		case COMMAND_UNDO:
 			break;
 		case COMMAND_AWAIT:
 			return "AwaitCancelled";
@@ -126,9 +129,10 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 }
 
 static Delivery
-terminate(Activation *a, Jsonb *request)
+terminate(Activation *a, Command *command, Jsonb *request)
 {
-	UnblockFlush(a, a->pass.blocked_on);
+	if (command != NULL)
+		UnblockFlush(a, command);
 	SettleEndByRequest(a, "cancelled", "WorkflowTerminated", "WF002",
 					   "the workflow was terminated",
 					   JsonGetText(request, "reason"));
@@ -152,7 +156,7 @@ is_to_stop(Activation *a)
 
 /*
  * DeliverRequests: what was asked of the instance, while its body is blocked
- * on a command.
+ * on a command or (NULL) it is being undone.
  */
 Delivery
 DeliverRequests(Activation *a, Command *command)
@@ -169,13 +173,15 @@ DeliverRequests(Activation *a, Command *command)
 	a->look = false;
 	kind = InboxControl(a->instance->chain, &request);
 	if (kind != NULL && strcmp(kind, "terminate") == 0)
-		return terminate(a, request);
-	if (kind != NULL)
+		return terminate(a, command, request);
+	/* what is being undone cannot be cancelled */
+	if (kind != NULL && command != NULL)
 		delivery = deliver_cancel(a, command, request);
 	a->interrupted = false;
 	if (delivery == NOTHING_DELIVERED && is_to_stop(a))
 	{
-		UnblockFlush(a, command);
+		if (command != NULL)
+			UnblockFlush(a, command);
 		SettleStop(a);
 		return DELIVERY_ENDS;
 	}

@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "engine/compensate.h"
 #include "engine/deliver.h"
 #include "engine/drive.h"
 #include "engine/failure.h"
@@ -85,15 +86,25 @@ end_by_error(Activation *a)
 		error->sqlerrcode == ERRCODE_DURABLE_CANCELLED)
 	{
 		row.event = "WorkflowCancelled";
-		SettleEnd(a, "cancelled", &row);
-		return false;
+		return CompensateOrEnd(a, "cancelled", &row);
 	}
 	/* from where durable_retry() goes on */
 	JsonObjectBegin(&data);
 	JsonObjectAddNumber(&data, "position", own ? 0 : pass->raised->position);
 	row.data = JsonObjectEnd(&data);
-	SettleEnd(a, "failed", &row);
-	return false;
+	return CompensateOrEnd(a, "failed", &row);
+}
+
+/*
+ * time_out: the run has lasted too long.  The body has no say.
+ */
+static bool
+time_out(Activation *a)
+{
+	HistoryRow	row = {.event = "WorkflowTimedOut"};
+
+	row.error = FailureMake("WF003", "the workflow timed out", NULL);
+	return CompensateOrEnd(a, "timed_out", &row);
 }
 
 static bool
@@ -233,13 +244,11 @@ turn(Activation *a, int64 iid)
 	CHECK_FOR_INTERRUPTS();
 	if (a->instance == NULL && !load(a, iid))
 		return false;
+	if (a->closing != NULL)
+		return CompensateNext(a);
 	if (a->instance->deadline != 0 &&
 		a->instance->deadline <= GetCurrentTimestamp())
-	{
-		SettleEndByRequest(a, "timed_out", "WorkflowTimedOut", "WF003",
-						   "the workflow timed out", NULL);
-		return false;
-	}
+		return time_out(a);
 	if (a->arguments == NULL || a->function_generation != FunctionGeneration)
 	{
 		/* a step that dropped the workflow is done all the same */
@@ -303,14 +312,16 @@ reload(Activation *a, Command *failed)
 		known = *failed;
 		request.name = pstrdup(failed->name);
 		request.step_id = pstrdup(failed->step_id);
-		request.args = JsonCopy(failed->args);
+		request.args = failed->args ? JsonCopy(failed->args) : NULL;
 		request.retry = failed->retry ? JsonCopy(failed->retry) : NULL;
 	}
 	ActivationReadHistory(a);
 	if (failed == NULL)
 		return NULL;
 
-	if (known.position <= a->ncommands)
+	if (known.kind == COMMAND_UNDO)
+		failed = CompensationFind(a, known.position);
+	else if (known.position <= a->ncommands)
 		failed = a->commands[known.position - 1];
 	else
 		failed = ActivationIssue(a, &request);

@@ -208,6 +208,11 @@ kind_name(CommandKind kind)
 			return "child";
 		case COMMAND_AWAIT:
 			return "await";
+		case COMMAND_COMPENSATION:
+		case COMMAND_UNDO:
+			return "compensation";
+		case COMMAND_DISCARD:
+			return "discarding of";
 	}
 	return "command";
 }
@@ -388,6 +393,9 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 		}
 	}
 	command->shielded = request->shielded;
+	if (command->state == COMMAND_ISSUED)
+		command->compensate = request->compensate ?
+			MemoryContextStrdup(a->pass_cxt, request->compensate) : NULL;
 	command->function = request->function;
 	command->handles = request->handles;
 	command->nhandles = request->nhandles;

@@ -24,7 +24,10 @@ typedef enum CommandKind
 	COMMAND_EVENT,
 	COMMAND_CONDITION,
 	COMMAND_CHILD,
-	COMMAND_AWAIT
+	COMMAND_AWAIT,
+	COMMAND_COMPENSATION,		/* to be run should the workflow fail */
+	COMMAND_DISCARD,			/* of all compensations before it */
+	COMMAND_UNDO				/* a compensation, when it has failed */
 } CommandKind;
 
 typedef enum CommandState
@@ -55,6 +58,9 @@ typedef struct Command
 	int			attempts;		/* that have failed */
 	TimestampTz first_at;		/* begin of the first attempt */
 	Jsonb	   *retry;			/* the call's policy, NULL: none */
+	const char *compensate;		/* the activity that undoes it, NULL: none */
+	int			seq;			/* of the row that says its state */
+	struct Command *undoes;		/* of UNDO, NULL: it has its own arguments */
 	bool		shielded;		/* is not interrupted by a cancel */
 	Oid			function;		/* one of ours that is an activity */
 	Jsonb	   *options;		/* of a child */
@@ -72,6 +78,7 @@ typedef struct CommandRequest
 	const char *step_id;		/* NULL: made from the name */
 	Jsonb	   *args;
 	Jsonb	   *retry;
+	const char *compensate;		/* NULL: none */
 	TimestampTz wake_at;		/* of a timer, or a deadline; 0: none */
 	bool		shielded;
 	Oid			function;		/* one of ours that is an activity */
@@ -204,6 +211,8 @@ typedef struct Activation
 	int			fork_through;	/* positions that were copied */
 	List	   *forks;			/* the seeds they were made with */
 	bool		subscribed;		/* to events */
+	List	   *carried;		/* compensations of earlier runs, as JSON */
+	struct Closing *closing;	/* how it will end, NULL: not decided */
 	int			next_seq;
 	TimestampTz started_at;		/* durable_now() at the start */
 	TimestampTz last_at;		/* of the newest event */

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "engine/child.h"
+#include "engine/compensate.h"
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/settle.h"
@@ -104,7 +105,7 @@ SettleWait(Activation *a, const char *status, List *awaits, Jsonb *filter,
 {
 	InstanceRow *instance = a->instance;
 
-	if (instance->deadline != 0 &&
+	if (instance->deadline != 0 && a->closing == NULL &&
 		(wake_at == 0 || instance->deadline < wake_at))
 		wake_at = instance->deadline;
 	store_state(a);
@@ -249,6 +250,7 @@ SettleContinue(Activation *a)
 	InstanceRow *instance = a->instance;
 	InstanceRow *next = palloc(sizeof(InstanceRow));
 	HistoryRow	row = {.event = "WorkflowContinuedAsNew"};
+	HistoryRow	carried = {.event = "CompensationsCarried", .seq = 2};
 	WorkflowRow *workflow;
 	int			level = SettingsEnter(a->settings);
 
@@ -271,6 +273,10 @@ SettleContinue(Activation *a)
 	if (!InstanceInsert(next, row.args, a->settings_json, 0))
 		elog(ERROR, "run %d of instance \"%s\" exists already", next->run,
 			 next->id);
+	carried.data = CompensationsToCarry(a);
+	carried.at = row.at;
+	if (carried.data != NULL)
+		HistoryAppend(next->iid, &carried);
 	WakeupReady(next->run_as);
 	SettleCommit(a);
 }

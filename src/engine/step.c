@@ -18,6 +18,7 @@
 #include "utils/portal.h"
 
 #include "arguments.h"
+#include "engine/compensate.h"
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/retry.h"
@@ -46,6 +47,7 @@ typedef struct ActivityEntry
 	uint64		generation;
 	DurableFunction *function;	/* NULL: SQL_ACTIVITY */
 	Jsonb	   *retry;			/* of its registration, NULL: none */
+	char	   *compensate;		/* likewise */
 } ActivityEntry;
 
 /* What durable_fail() said in the attempt that runs. */
@@ -107,6 +109,7 @@ resolve(Activation *a, const char *name)
 	entry->generation = generation;
 	entry->function = function;
 	entry->retry = row ? row->retry : NULL;
+	entry->compensate = row ? row->compensate : NULL;
 	MemoryContextSwitchTo(old);
 	return entry;
 }
@@ -115,6 +118,21 @@ resolve(Activation *a, const char *name)
  * One attempt
  * ------------------------------------------------------------------
  */
+
+/*
+ * undo_arguments: of a compensation, which knows the step that it undoes.
+ */
+static Jsonb *
+undo_arguments(Activation *a, Command *command, const DurableFunction *fn)
+{
+	DurableFunction *step = NULL;
+
+	if (command->undoes == NULL)
+		return command->args;
+	if (command->undoes != NULL && !OidIsValid(command->undoes->function))
+		step = resolve(a, command->undoes->name)->function;
+	return CompensationArguments(command, fn, step);
+}
 
 static Jsonb *
 invoke(Activation *a, Command *command)
@@ -137,6 +155,8 @@ invoke(Activation *a, Command *command)
 		DurableArguments *args;
 
 		binding = true;
+		if (command->kind == COMMAND_UNDO)
+			command->args = ActivationKeep(a, undo_arguments(a, command, function));
 		args = ArgumentsBind(function, command->args);
 		binding = false;
 		result = FunctionInvoke(function, args, false);
@@ -146,6 +166,33 @@ invoke(Activation *a, Command *command)
 	return result;
 }
 
+static const char *
+event_of(const Command *command, const char *activity,
+		 const char *compensation)
+{
+	return command->kind == COMMAND_UNDO ? compensation : activity;
+}
+
+/*
+ * compensation_of: what is recorded with a step that can be undone: the call's
+ * own compensation, or that of the registered activity.
+ */
+static Jsonb *
+compensation_of(Activation *a, const Command *command)
+{
+	const char *compensate = command->compensate;
+	JsonbParseState *data;
+
+	if (compensate == NULL && command->kind == COMMAND_ACTIVITY &&
+		!OidIsValid(command->function))
+		compensate = resolve(a, command->name)->compensate;
+	if (compensate == NULL || command->kind != COMMAND_ACTIVITY)
+		return NULL;
+	JsonObjectBegin(&data);
+	JsonObjectAddText(&data, "compensate", compensate);
+	return JsonObjectEnd(&data);
+}
+
 /*
  * StepRun: run the activity and write its history row, without a commit.
  */
@@ -153,7 +200,7 @@ void
 StepRun(Activation *a, Command *command)
 {
 	MemoryContext old = CurrentMemoryContext;
-	HistoryRow	row = {.event = "ActivityCompleted"};
+	HistoryRow	row = {0};
 	int			level;
 
 	MemoryContextReset(a->step_cxt);
@@ -178,6 +225,8 @@ StepRun(Activation *a, Command *command)
 	a->phase = PHASE_ENGINE;
 	if (!LeaseConfirm(a->lease))
 		ActivationLost(a);
+	row.event = event_of(command, "ActivityCompleted", "CompensationCompleted");
+	row.data = compensation_of(a, command);
 	ActivationRecord(a, command, &row);
 	a->unconfirmed = command;
 	/* it has come further than the crash it was there at */
@@ -281,7 +330,7 @@ log_attempt(Activation *a, const Command *command, const ErrorData *error,
 bool
 StepFail(Activation *a, Command *command, const ErrorData *error)
 {
-	HistoryRow	row = {.event = "ActivityFailed"};
+	HistoryRow	row = {0};
 	RetryPolicy policy;
 
 	if (ErrorIsConflict(error) && a->conflicts < MAX_CONFLICTS)
@@ -302,9 +351,13 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 		RetryIsFor(&policy, unpack_sql_state(error->sqlerrcode)) &&
 		RetryNext(&policy, row.attempt, command->first_at, row.at,
 				  &row.wake_at))
-		row.event = "ActivityRetryScheduled";
+		row.event = event_of(command, "ActivityRetryScheduled",
+							 "CompensationRetryScheduled");
 	else
+	{
+		row.event = event_of(command, "ActivityFailed", "CompensationFailed");
 		row.wake_at = 0;
+	}
 	ActivationRecord(a, command, &row);
 	if (durable_log_failed_attempts)
 		log_attempt(a, command, error, &row);
@@ -347,9 +400,10 @@ durable_idempotency_key(PG_FUNCTION_ARGS)
 	Command    *command = running_activity("durable_idempotency_key");
 	InstanceRow *instance = CurrentActivation->instance;
 
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s/%d/%d", instance->id,
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s/%d/%d%s", instance->id,
 											  instance->run,
-											  command->position)));
+											  command->position,
+											  command->kind == COMMAND_UNDO ? "/undo" : "")));
 }
 
 /*

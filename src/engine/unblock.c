@@ -76,6 +76,12 @@ UnblockFlush(Activation *a, const Command *before)
 			case COMMAND_CHILD:
 				ChildStart(a, command);
 				break;
+			case COMMAND_COMPENSATION:
+				record(a, command, "CompensationAdded", NULL);
+				break;
+			case COMMAND_DISCARD:
+				record(a, command, "CompensationsDiscarded", NULL);
+				break;
 			default:
 				elog(ERROR, "command %d was not recorded", command->position);
 		}
@@ -362,6 +368,10 @@ UnblockCommand(Activation *a, Command *command)
 			return unblock_child(a, command);
 		case COMMAND_AWAIT:
 			return unblock_await(a, command);
+		case COMMAND_COMPENSATION:
+		case COMMAND_DISCARD:
+		case COMMAND_UNDO:
+			break;
 	}
 	elog(ERROR, "unexpected command");
 }

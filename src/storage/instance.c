@@ -44,7 +44,7 @@ static Statement insert_instance = {
 #define SELECT_INSTANCE \
 	"SELECT i.iid, i.id, i.run, i.chain, i.workflow, i.version," \
 	" CASE WHEN i.end_seq IS NOT NULL THEN i.status" \
-	" WHEN r.lease IS NOT NULL THEN 'running'" \
+	" WHEN r.lease IS NOT NULL THEN CASE WHEN i.status = 'compensating' THEN i.status ELSE 'running' END" \
 	" WHEN i.suspended IS NOT NULL THEN i.suspended" \
 	" WHEN w.paused OR EXISTS (SELECT 1 FROM durable_internal.control) THEN 'paused'" \
 	" WHEN r.iid IS NULL THEN i.status ELSE 'pending' END," \

@@ -87,6 +87,7 @@ typedef struct ActivityRow
 	char	   *owner_name;
 	char	   *function;
 	Jsonb	   *retry;
+	char	   *compensate;		/* the activity that undoes it, NULL: none */
 } ActivityRow;
 
 extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,

@@ -70,18 +70,19 @@ static Statement live_instances = {
 };
 
 static Statement find_activity = {
-	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry"
+	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry, a.compensate"
 	" FROM durable_internal.activity a WHERE a.name = $1 AND a.owner IN ($2, $3)"
 	" ORDER BY a.owner <> $2 LIMIT 1",
 	3, {TEXTOID, OIDOID, OIDOID}, NULL
 };
 
 static Statement store_activity = {
-	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry)"
-	" VALUES ($1, $2, $3, $4, $5)"
+	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry, compensate)"
+	" VALUES ($1, $2, $3, $4, $5, $6)"
 	" ON CONFLICT (owner, name) DO UPDATE SET owner_name = excluded.owner_name,"
-	" function = excluded.function, retry = excluded.retry, registered_at = excluded.registered_at",
-	5, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID}, NULL
+	" function = excluded.function, retry = excluded.retry, compensate = excluded.compensate,"
+	" registered_at = excluded.registered_at",
+	6, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID}, NULL
 };
 
 /*
@@ -237,6 +238,7 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 		row->owner_name = StatementText(cxt, 0, 3);
 		row->function = StatementText(cxt, 0, 4);
 		row->retry = StatementJsonb(cxt, 0, 5);
+		row->compensate = StatementText(cxt, 0, 6);
 	}
 	StorageLeave(&scope);
 	return row;
@@ -248,12 +250,14 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 void
 ActivityStore(const ActivityRow *row)
 {
-	Datum		values[5] = {
+	Datum		values[6] = {
 		ObjectIdGetDatum(row->owner), NameDatum(row->owner_name),
 		TextDatum(row->name), TextDatum(row->function),
-		PointerGetDatum(row->retry)
+		PointerGetDatum(row->retry), TextDatum(row->compensate)
 	};
-	bool		nulls[5] = {false, false, false, false, row->retry == NULL};
+	bool		nulls[6] = {
+		[4] = row->retry == NULL, [5] = row->compensate == NULL
+	};
 
 	StatementRun(&store_activity, values, nulls);
 }
