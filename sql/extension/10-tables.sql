@@ -18,6 +18,7 @@ CREATE TABLE durable_internal.workflow (
     timeout          interval,          -- of its instances
     start_on         text,              -- type of the events that start one
     start_filter     jsonb,             -- what their data must contain
+    hold_on_undo_failure bool NOT NULL,
     paused           bool NOT NULL DEFAULT false,
     registered_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
@@ -43,6 +44,9 @@ CREATE TABLE durable_internal.activity (
     function      text NOT NULL,
     retry         jsonb,
     compensate    text,                 -- the activity that undoes it
+    start_to_close    bigint NOT NULL,  -- ms, 0: no limit
+    schedule_to_close bigint NOT NULL,
+    heartbeat         bigint NOT NULL,
     registered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (owner, name)
 );

@@ -2,15 +2,16 @@
  * Define: workflows, activities, retry policies.
  */
 CREATE FUNCTION durable_register(
-    workflow         text,
-    name             text DEFAULT NULL,
-    run_as           text DEFAULT 'starter',
-    sandbox          text DEFAULT NULL,
-    activity_retry   jsonb DEFAULT NULL,
-    capture_settings text[] DEFAULT '{}',
-    timeout          interval DEFAULT NULL,
-    start_on         text DEFAULT NULL,
-    start_filter     jsonb DEFAULT NULL
+    workflow                text,
+    name                    text DEFAULT NULL,
+    run_as                  text DEFAULT 'starter',
+    sandbox                 text DEFAULT NULL,
+    activity_retry          jsonb DEFAULT NULL,
+    capture_settings        text[] DEFAULT '{}',
+    timeout                 interval DEFAULT NULL,
+    start_on                text DEFAULT NULL,
+    start_filter            jsonb DEFAULT NULL,
+    on_compensation_failure text DEFAULT 'continue'
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -18,10 +19,13 @@ CREATE FUNCTION durable_unregister(name text) RETURNS bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_register_activity(
-    activity   text,
-    function   text DEFAULT NULL,
-    retry      jsonb DEFAULT NULL,
-    compensate text DEFAULT NULL
+    activity          text,
+    function          text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    compensate        text DEFAULT NULL,
+    start_to_close    interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    heartbeat         interval DEFAULT NULL
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

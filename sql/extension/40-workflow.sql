@@ -2,54 +2,64 @@
  * Inside a workflow.
  */
 CREATE FUNCTION durable_call(
-    activity text,
-    args     jsonb DEFAULT '{}',
-    step_id  text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL,
-    compensate text DEFAULT NULL,
-    shielded bool DEFAULT false
+    activity          text,
+    args              jsonb DEFAULT '{}',
+    step_id           text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    compensate        text DEFAULT NULL,
+    shielded          bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_call_as(
-    type     anyelement,
-    activity text,
-    args     jsonb DEFAULT '{}',
-    step_id  text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL,
-    compensate text DEFAULT NULL,
-    shielded bool DEFAULT false
+    type              anyelement,
+    activity          text,
+    args              jsonb DEFAULT '{}',
+    step_id           text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    compensate        text DEFAULT NULL,
+    shielded          bool DEFAULT false
 ) RETURNS anyelement
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE PROCEDURE durable_step(
-    activity text,
-    args     jsonb DEFAULT '{}',
-    step_id  text DEFAULT NULL,
-    retry    jsonb DEFAULT NULL,
-    compensate text DEFAULT NULL,
-    shielded bool DEFAULT false
+    activity          text,
+    args              jsonb DEFAULT '{}',
+    step_id           text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    compensate        text DEFAULT NULL,
+    shielded          bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME';
 
 CREATE PROCEDURE durable_step(
-    activity     text,
-    args         jsonb,
-    INOUT result jsonb,
-    step_id      text DEFAULT NULL,
-    retry        jsonb DEFAULT NULL,
-    compensate text DEFAULT NULL,
-    shielded     bool DEFAULT false
+    activity          text,
+    args              jsonb,
+    INOUT result      jsonb,
+    step_id           text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    compensate        text DEFAULT NULL,
+    shielded          bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME', 'durable_step_result';
 
 CREATE FUNCTION durable_sql(
-    query   text,
-    args    jsonb DEFAULT '[]',
-    step_id text DEFAULT NULL,
-    retry   jsonb DEFAULT NULL,
-    compensate text DEFAULT NULL,
-    shielded bool DEFAULT false
+    query             text,
+    args              jsonb DEFAULT '[]',
+    step_id           text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    compensate        text DEFAULT NULL,
+    shielded          bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -179,6 +189,19 @@ CREATE FUNCTION durable_attempt() RETURNS int
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_idempotency_key() RETURNS text
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_heartbeat(details jsonb DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_heartbeat_details() RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_progress(
+    done    bigint,
+    total   bigint DEFAULT NULL,
+    message text DEFAULT NULL
+) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_fail(

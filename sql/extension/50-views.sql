@@ -150,6 +150,19 @@ CREATE VIEW durable.workers WITH (security_barrier) AS
      CROSS JOIN durable_internal.caller c
      WHERE w.role IS NULL OR c.sees_rows OR w.role = ANY (c.roles);
 
+-- How far running activities are, as they say themselves, before any commit.
+CREATE FUNCTION durable_internal.progress(
+    OUT pid int, OUT iid bigint, OUT "position" int, OUT done bigint, OUT total bigint,
+    OUT message text, OUT at timestamptz
+) RETURNS SETOF record
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'durable_progress_of_all';
+
+CREATE VIEW durable.progress WITH (security_barrier) AS
+    SELECT i.id, i.run, i.workflow, p.position, p.pid, p.done, p.total,
+           CASE WHEN i.payloads THEN p.message END AS message, p.at
+      FROM durable_internal.progress() p
+      JOIN durable_internal.visible_instance i ON i.iid = p.iid;
+
 -- Workflows are no secret, as functions are none.
 CREATE VIEW durable.workflows WITH (security_barrier) AS
     SELECT w.name, w.owner_name AS owner, w.version, v.function, v.hash, w.run_as,
@@ -160,4 +173,5 @@ CREATE VIEW durable.workflows WITH (security_barrier) AS
         ON v.workflow = w.name AND v.version = w.version;
 
 GRANT SELECT ON durable.instances, durable.events, durable.steps, durable.messages,
-                durable.subscriptions, durable.timers, durable.leases, durable.workers, durable.workflows TO PUBLIC;
+                durable.subscriptions, durable.timers, durable.leases, durable.workers, durable.progress,
+                durable.workflows TO PUBLIC;

@@ -33,6 +33,7 @@
 #include "engine/retry.h"
 #include "engine/sandbox.h"
 #include "engine/start.h"
+#include "engine/timeout.h"
 #include "engine/settings.h"
 #include "engine/sqlstep.h"
 
@@ -201,6 +202,8 @@ durable_register(PG_FUNCTION_ARGS)
 {
 	static const char *const run_as_choices[] = {"starter", "owner", NULL};
 	static const char *const sandbox_choices[] = {"strict", "warn", "off", NULL};
+	static const char *const undo_choices[] = {"continue", "hold", NULL};
+	char	   *on_undo_failure;
 	char	   *text = ArgText(fcinfo, 0, "workflow");
 	WorkflowRow row = {0};
 	WorkflowRow *known;
@@ -224,6 +227,9 @@ durable_register(PG_FUNCTION_ARGS)
 	StartCheckTimeout(row.timeout);
 	row.start_on = ArgNameOrNull(fcinfo, 7, "start_on");
 	row.start_filter = ArgJsonbOrNull(fcinfo, 8);
+	on_undo_failure = ArgText(fcinfo, 9, "on_compensation_failure");
+	check_choice(on_undo_failure, "on_compensation_failure", undo_choices);
+	row.hold_on_undo_failure = strcmp(on_undo_failure, "hold") == 0;
 
 	fn = find_own_function(text, "workflow");
 	if (row.start_on != NULL && !fn->whole)
@@ -278,6 +284,13 @@ durable_unregister(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
+static int64
+read_timeout(FunctionCallInfo fcinfo, int i, const char *parameter)
+{
+	return TimeoutRead(PG_ARGISNULL(i) ? NULL : PG_GETARG_INTERVAL_P(i),
+					   parameter);
+}
+
 /*
  * durable_register_activity: give an activity a name of its own and a policy.
  *
@@ -293,6 +306,9 @@ durable_register_activity(PG_FUNCTION_ARGS)
 	row.function = PG_ARGISNULL(1) ? row.name : ArgText(fcinfo, 1, "function");
 	row.retry = ArgJsonbOrNull(fcinfo, 2);
 	row.compensate = ArgNameOrNull(fcinfo, 3, "compensate");
+	row.start_to_close = read_timeout(fcinfo, 4, "start_to_close");
+	row.schedule_to_close = read_timeout(fcinfo, 5, "schedule_to_close");
+	row.heartbeat = read_timeout(fcinfo, 6, "heartbeat");
 	ClientEnterToWrite("durable_register_activity");
 	if (strcmp(row.name, SQL_ACTIVITY) == 0)
 		ereport(ERROR,

@@ -194,7 +194,10 @@ apply_row(Command *command, const HistoryRow *row)
 	if (row->data != NULL && command->kind == COMMAND_CHILD)
 		command->options = row->data;
 	if (row->data != NULL && command->kind == COMMAND_ACTIVITY)
+	{
 		command->compensate = JsonGetText(row->data, "compensate");
+		command->heartbeat = JsonGet(row->data, "heartbeat");
+	}
 }
 
 static Command *

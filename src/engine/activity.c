@@ -16,6 +16,7 @@
 #include "nodes/parsenodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "arguments.h"
 #include "engine/activity.h"
@@ -50,8 +51,14 @@ read_options(FunctionCallInfo fcinfo, int i, CommandRequest *request)
 	request->step_id = ArgNameOrNull(fcinfo, i, "step_id");
 	request->retry = ArgJsonbOrNull(fcinfo, i + 1);
 	RetryCheck(request->retry, "retry");
-	request->compensate = ArgNameOrNull(fcinfo, i + 2, "compensate");
-	request->shielded = !PG_ARGISNULL(i + 3) && PG_GETARG_BOOL(i + 3);
+	if (!PG_ARGISNULL(i + 2))
+		request->limits.start_to_close =
+			TimeoutRead(PG_GETARG_INTERVAL_P(i + 2), "timeout");
+	if (!PG_ARGISNULL(i + 3))
+		request->limits.schedule_to_close =
+			TimeoutRead(PG_GETARG_INTERVAL_P(i + 3), "schedule_to_close");
+	request->compensate = ArgNameOrNull(fcinfo, i + 4, "compensate");
+	request->shielded = !PG_ARGISNULL(i + 5) && PG_GETARG_BOOL(i + 5);
 }
 
 static Jsonb *

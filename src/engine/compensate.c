@@ -151,7 +151,8 @@ collect(Activation *a)
 	foreach(lc, a->carried)
 		carried = lcons(undo_of_carried(lfirst(lc), foreach_current_index(lc) + 1),
 						carried);
-	for (int i = 0; i < a->ncommands; i++)
+	/* what was copied from another instance is that one's to undo */
+	for (int i = a->fork_through; i < a->ncommands; i++)
 	{
 		Command    *undo = undo_of(a->commands[i]);
 
@@ -422,6 +423,13 @@ CompensateNext(Activation *a)
 	if (DeliverRequests(a, NULL) == DELIVERY_ENDS)
 		return false;
 	undo = next_undo(a);
+	if (a->stuck)
+	{
+		SettleHold(a, psprintf("%s: %s failed: %s",
+							   JsonGetText(undo->error, "sqlstate"), undo->step_id,
+							   JsonGetText(undo->error, "message")));
+		return false;
+	}
 	if (undo == NULL)
 	{
 		finish(a);

@@ -365,7 +365,9 @@ recover(Activation *a, int64 iid)
 		return false;
 	}
 	/* a cancel that interrupts is not the activity's failure */
-	if (phase == PHASE_ACTIVITY && ErrorIsCancel(error) &&
+	if (phase == PHASE_ACTIVITY && a->closing == NULL &&
+		(error->sqlerrcode == ERRCODE_DURABLE_CANCELLED ||
+		 (ErrorIsCancel(error) && TimeoutHit() == NULL)) &&
 		DeliverHasRequest(a))
 	{
 		a->interrupted = true;
@@ -438,6 +440,7 @@ DriveInstance(Transactions *tx, int64 iid, int64 lease)
 		{
 			ErrorData  *error;
 
+			TimeoutDisarm();
 			ContextSet(CONTEXT_ENGINE);
 			MemoryContextSwitchTo(a->work_cxt);
 			error = CopyErrorData();
@@ -447,7 +450,8 @@ DriveInstance(Transactions *tx, int64 iid, int64 lease)
 			 * An error of recover() gets one more try, a cancel none: unless
 			 * of a worker, where it is the activity that was cancelled.
 			 */
-			if (a->desperate || (ErrorIsCancel(error) && !IsDurableWorker))
+			if (a->desperate || (ErrorIsCancel(error) && !IsDurableWorker &&
+								 !(a->phase == PHASE_ACTIVITY && TimeoutHit() != NULL)))
 				ReThrowError(error);
 			a->desperate = a->error != NULL;
 			a->error = error;

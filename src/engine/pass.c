@@ -149,6 +149,7 @@ run_in_place(Activation *a)
 	}
 	PG_CATCH();
 	{
+		TimeoutDisarm();
 		ContextSet(CONTEXT_ENGINE);
 		MemoryContextSwitchTo(a->pass_cxt);
 		pass->error = CopyErrorData();

@@ -393,6 +393,7 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 		}
 	}
 	command->shielded = request->shielded;
+	command->limits = request->limits;
 	if (command->state == COMMAND_ISSUED)
 		command->compensate = request->compensate ?
 			MemoryContextStrdup(a->pass_cxt, request->compensate) : NULL;

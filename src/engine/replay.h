@@ -11,6 +11,7 @@
 #include "durable.h"
 #include "compat.h"
 #include "engine/binding.h"
+#include "engine/timeout.h"
 #include "engine/transaction.h"
 #include "nodes/pg_list.h"
 #include "storage/storage.h"
@@ -58,6 +59,8 @@ typedef struct Command
 	int			attempts;		/* that have failed */
 	TimestampTz first_at;		/* begin of the first attempt */
 	Jsonb	   *retry;			/* the call's policy, NULL: none */
+	TimeLimits	limits;			/* the call's */
+	Jsonb	   *heartbeat;		/* details of the last attempt, NULL: none */
 	const char *compensate;		/* the activity that undoes it, NULL: none */
 	int			seq;			/* of the row that says its state */
 	struct Command *undoes;		/* of UNDO, NULL: it has its own arguments */
@@ -78,6 +81,7 @@ typedef struct CommandRequest
 	const char *step_id;		/* NULL: made from the name */
 	Jsonb	   *args;
 	Jsonb	   *retry;
+	TimeLimits	limits;
 	const char *compensate;		/* NULL: none */
 	TimestampTz wake_at;		/* of a timer, or a deadline; 0: none */
 	bool		shielded;
@@ -227,6 +231,7 @@ typedef struct Activation
 	uint64		control_seen;	/* requests up to then are known of */
 	bool		look;			/* there may be a request */
 	bool		interrupted;	/* an activity was cancelled */
+	bool		stuck;			/* a compensation failed for good: hold */
 	ErrorData  *error;			/* to be recovered from */
 	bool		desperate;		/* recovering has failed once */
 

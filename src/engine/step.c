@@ -14,11 +14,13 @@
 #include "fmgr.h"
 #include "pgstat.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
 #include "arguments.h"
 #include "engine/compensate.h"
+#include "engine/deliver.h"
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/retry.h"
@@ -29,9 +31,13 @@
 #include "engine/unblock.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
+#include "runtime/work.h"
 
 PG_FUNCTION_INFO_V1(durable_attempt);
 PG_FUNCTION_INFO_V1(durable_idempotency_key);
+PG_FUNCTION_INFO_V1(durable_heartbeat);
+PG_FUNCTION_INFO_V1(durable_heartbeat_details);
+PG_FUNCTION_INFO_V1(durable_progress);
 PG_FUNCTION_INFO_V1(durable_fail);
 
 /* Deadlocks and serialization failures that cost no attempt. */
@@ -48,6 +54,7 @@ typedef struct ActivityEntry
 	DurableFunction *function;	/* NULL: SQL_ACTIVITY */
 	Jsonb	   *retry;			/* of its registration, NULL: none */
 	char	   *compensate;		/* likewise */
+	TimeLimits	limits;			/* likewise */
 } ActivityEntry;
 
 /* What durable_fail() said in the attempt that runs. */
@@ -110,6 +117,13 @@ resolve(Activation *a, const char *name)
 	entry->function = function;
 	entry->retry = row ? row->retry : NULL;
 	entry->compensate = row ? row->compensate : NULL;
+	memset(&entry->limits, 0, sizeof(TimeLimits));
+	if (row != NULL)
+	{
+		entry->limits.start_to_close = row->start_to_close;
+		entry->limits.schedule_to_close = row->schedule_to_close;
+		entry->limits.heartbeat = row->heartbeat;
+	}
 	MemoryContextSwitchTo(old);
 	return entry;
 }
@@ -134,9 +148,29 @@ undo_arguments(Activation *a, Command *command, const DurableFunction *fn)
 	return CompensationArguments(command, fn, step);
 }
 
+/*
+ * arm_timeouts: those of the call, else those of the registration.
+ */
+static void
+arm_timeouts(const ActivityEntry *entry, const Command *command)
+{
+	TimeLimits	limits = command->limits;
+
+	if (entry != NULL)
+	{
+		if (limits.start_to_close == 0)
+			limits.start_to_close = entry->limits.start_to_close;
+		if (limits.schedule_to_close == 0)
+			limits.schedule_to_close = entry->limits.schedule_to_close;
+		limits.heartbeat = entry->limits.heartbeat;
+	}
+	TimeoutArm(&limits, command->first_at);
+}
+
 static Jsonb *
 invoke(Activation *a, Command *command)
 {
+	ActivityEntry *entry = NULL;
 	DurableFunction *function;
 	Jsonb	   *result;
 
@@ -144,10 +178,14 @@ invoke(Activation *a, Command *command)
 	if (OidIsValid(command->function))
 		function = FunctionDescribe(command->function, "activity");
 	else
-		function = resolve(a, command->name)->function;
+	{
+		entry = resolve(a, command->name);
+		function = entry->function;
+	}
 
 	a->phase = PHASE_ACTIVITY;
 	ContextSet(CONTEXT_ACTIVITY);
+	arm_timeouts(entry, command);
 	if (function == NULL)
 		result = SqlStepRun(command->args, &binding);
 	else
@@ -162,6 +200,7 @@ invoke(Activation *a, Command *command)
 		result = FunctionInvoke(function, args, false);
 	}
 	TransactionFireDeferred(a->tx);
+	TimeoutDisarm();
 	ContextSet(CONTEXT_ENGINE);
 	return result;
 }
@@ -322,6 +361,54 @@ log_attempt(Activation *a, const Command *command, const ErrorData *error,
 }
 
 /*
+ * timeout_error: in place of the cancel that it looks like.
+ */
+static ErrorData *
+timeout_error(const Command *command, const ErrorData *cancel)
+{
+	ErrorData  *error = palloc(sizeof(ErrorData));
+
+	*error = *cancel;
+	error->sqlerrcode = ERRCODE_DURABLE_TIMED_OUT;
+	error->message = psprintf("activity \"%s\" timed out", command->name);
+	error->detail = psprintf("It took longer than its %s timeout.", TimeoutHit());
+	error->hint = NULL;
+	error->funcname = NULL;
+	return error;
+}
+
+/*
+ * is_in_time: is the next attempt before the time for all of them is over?
+ */
+static bool
+is_in_time(Activation *a, const Command *command, TimestampTz next_at)
+{
+	int64		limit = command->limits.schedule_to_close;
+	ActivityEntry *entry = NULL;
+
+	if (a->activities != NULL)
+		entry = hash_search(a->activities, command->name, HASH_FIND, NULL);
+	if (limit == 0 && entry != NULL)
+		limit = entry->limits.schedule_to_close;
+	return limit == 0 || next_at <= command->first_at + limit * 1000;
+}
+
+/*
+ * heartbeat_of: the last details, for the next attempt.
+ */
+static Jsonb *
+heartbeat_of(const Command *command)
+{
+	JsonbParseState *data;
+
+	if (command->heartbeat == NULL)
+		return NULL;
+	JsonObjectBegin(&data);
+	JsonObjectAdd(&data, "heartbeat", command->heartbeat);
+	return JsonObjectEnd(&data);
+}
+
+/*
  * StepFail: record a failed attempt, and when to try again, if at all.
  *
  * False: nothing was recorded, because the attempt lost to another
@@ -332,6 +419,7 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 {
 	HistoryRow	row = {0};
 	RetryPolicy policy;
+	ErrorData  *timed_out = NULL;
 
 	if (ErrorIsConflict(error) && a->conflicts < MAX_CONFLICTS)
 	{
@@ -342,7 +430,10 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 	}
 	a->conflicts = 0;
 
+	if (TimeoutHit() != NULL && ErrorIsCancel(error))
+		error = timed_out = timeout_error(command, error);
 	row.error = FailureFromActivity(error);
+	row.data = heartbeat_of(command);
 	row.attempt = command->attempts + 1;
 	row.started_at = command->first_at;
 	row.at = ActivationStamp(a);
@@ -350,7 +441,8 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 	if (!has_said_fail(error) && !binding &&
 		RetryIsFor(&policy, unpack_sql_state(error->sqlerrcode)) &&
 		RetryNext(&policy, row.attempt, command->first_at, row.at,
-				  &row.wake_at))
+				  &row.wake_at) &&
+		is_in_time(a, command, row.wake_at))
 		row.event = event_of(command, "ActivityRetryScheduled",
 							 "CompensationRetryScheduled");
 	else
@@ -358,9 +450,19 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 		row.event = event_of(command, "ActivityFailed", "CompensationFailed");
 		row.wake_at = 0;
 	}
+	/* the next attempt is when somebody has seen to it */
+	if (command->kind == COMMAND_UNDO && row.wake_at == 0 &&
+		a->instance->hold_on_undo_failure)
+	{
+		row.event = "CompensationRetryScheduled";
+		row.wake_at = row.at;
+		a->stuck = true;
+	}
 	ActivationRecord(a, command, &row);
 	if (durable_log_failed_attempts)
 		log_attempt(a, command, error, &row);
+	if (timed_out != NULL)
+		pfree(timed_out);
 	return true;
 }
 
@@ -404,6 +506,58 @@ durable_idempotency_key(PG_FUNCTION_ARGS)
 											  instance->run,
 											  command->position,
 											  command->kind == COMMAND_UNDO ? "/undo" : "")));
+}
+
+/*
+ * durable_heartbeat: the activity is alive, and has come that far; WF002 if a
+ * cancel was requested.
+ */
+Datum
+durable_heartbeat(PG_FUNCTION_ARGS)
+{
+	Command    *command = running_activity("durable_heartbeat");
+	Activation *a = CurrentActivation;
+
+	TimeoutHeartbeat();
+	if (!PG_ARGISNULL(0))
+		command->heartbeat = ActivationKeep(a, PG_GETARG_JSONB_P(0));
+	AcceptInvalidationMessages();
+	if ((a->look || a->control_seen != ControlGeneration) &&
+		command->kind != COMMAND_UNDO && !command->shielded &&
+		DeliverHasRequest(a))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_CANCELLED),
+				 errmsg("the workflow was cancelled")));
+	PG_RETURN_VOID();
+}
+
+/*
+ * durable_heartbeat_details: what the last heartbeat said, in this attempt or
+ * the one before.
+ */
+Datum
+durable_heartbeat_details(PG_FUNCTION_ARGS)
+{
+	Command    *command = running_activity("durable_heartbeat_details");
+
+	if (command->heartbeat == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(command->heartbeat);
+}
+
+/*
+ * durable_progress: how far it is, to be seen at once in durable.progress.
+ */
+Datum
+durable_progress(PG_FUNCTION_ARGS)
+{
+	Command    *command = running_activity("durable_progress");
+
+	ArgNotNull(fcinfo, 0, "done");
+	WorkShowProgress(command->position, PG_GETARG_INT64(0),
+					 PG_ARGISNULL(1) ? -1 : PG_GETARG_INT64(1),
+					 PG_ARGISNULL(2) ? "" : ArgText(fcinfo, 2, "message"));
+	PG_RETURN_VOID();
 }
 
 /*

@@ -16,6 +16,7 @@
 #define MAX_DATABASES		512
 #define SCHEDULER_MAX_HINTS	64
 #define RESULT_CONDITIONS	64
+#define PROGRESS_MAX_MESSAGE	256
 
 typedef enum SchedulerState
 {
@@ -66,6 +67,11 @@ typedef struct WorkerSlot
 	bool		woken;			/* told of work, and has not looked yet */
 	int64		solo_iid;		/* to be run alone, 0: none */
 	int64		iid;			/* the instance it runs, 0: none */
+	int			progress_position;	/* of the activity that tells, 0: none */
+	int64		progress_done;
+	int64		progress_total; /* -1: not known */
+	TimestampTz progress_at;
+	char		progress_message[PROGRESS_MAX_MESSAGE];
 	TimestampTz since;			/* when the state began */
 } WorkerSlot;
 

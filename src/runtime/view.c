@@ -19,6 +19,7 @@
 
 PG_FUNCTION_INFO_V1(durable_workers);
 PG_FUNCTION_INFO_V1(durable_lease_alive);
+PG_FUNCTION_INFO_V1(durable_progress_of_all);
 
 static void
 add_row(ReturnSetInfo *result, int pid, const char *kind, Oid role,
@@ -61,6 +62,44 @@ durable_workers(PG_FUNCTION_ARGS)
 		if (worker->state != WORKER_FREE && worker->database == MyDatabaseId)
 			add_row(result, worker->pid, "worker", worker->role,
 					states[worker->state], worker->since);
+	}
+	LWLockRelease(Shared->lock);
+	return (Datum) 0;
+}
+
+/*
+ * durable_progress_of_all: what the activities that run in this database tell
+ * of themselves.
+ */
+Datum
+durable_progress_of_all(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (Shared == NULL)
+		return (Datum) 0;
+	LWLockAcquire(Shared->lock, LW_SHARED);
+	for (int i = 0; i < Shared->nslots; i++)
+	{
+		WorkerSlot *worker = &Shared->workers[i];
+		Datum		values[7] = {
+			Int32GetDatum(worker->pid), Int64GetDatum(worker->iid),
+			Int32GetDatum(worker->progress_position),
+			Int64GetDatum(worker->progress_done),
+			Int64GetDatum(worker->progress_total),
+			CStringGetTextDatum(worker->progress_message),
+			TimestampTzGetDatum(worker->progress_at)
+		};
+		bool		nulls[7] = {
+			[4] = worker->progress_total < 0,
+			[5] = worker->progress_message[0] == '\0'
+		};
+
+		if (worker->state == WORKER_BUSY && worker->database == MyDatabaseId &&
+			worker->iid != 0 && worker->progress_position != 0)
+			tuplestore_putvalues(result->setResult, result->setDesc, values,
+								 nulls);
 	}
 	LWLockRelease(Shared->lock);
 	return (Datum) 0;

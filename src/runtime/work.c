@@ -16,6 +16,7 @@
 #include "commands/prepare.h"
 #include "commands/sequence.h"
 #include "executor/spi.h"
+#include "mb/pg_wchar.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -188,6 +189,25 @@ show_instance(int64 iid)
 		return;
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	WorkSlot->iid = iid;
+	WorkSlot->progress_position = 0;
+	LWLockRelease(Shared->lock);
+}
+
+/*
+ * WorkShowProgress: how far the activity is.  Only workers can be seen.
+ */
+void
+WorkShowProgress(int position, int64 done, int64 total, const char *message)
+{
+	if (WorkSlot == NULL)
+		return;
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	WorkSlot->progress_position = position;
+	WorkSlot->progress_done = done;
+	WorkSlot->progress_total = total;
+	WorkSlot->progress_at = GetCurrentTimestamp();
+	strlcpy(WorkSlot->progress_message, message,
+			pg_mbcliplen(message, strlen(message), PROGRESS_MAX_MESSAGE - 1) + 1);
 	LWLockRelease(Shared->lock);
 }
 

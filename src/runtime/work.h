@@ -13,5 +13,7 @@
 extern WorkerSlot *WorkSlot;	/* of this process, if it is a worker */
 
 extern void WorkSoloEnd(WorkerSlot *slot);
+extern void WorkShowProgress(int position, int64 done, int64 total,
+							 const char *message);
 
 #endif							/* DURABLE_WORK_H */

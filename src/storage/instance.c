@@ -56,7 +56,8 @@ static Statement insert_instance = {
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
 	" AND m.kind IN ('cancel', 'terminate'))," \
 	" w.paused OR EXISTS (SELECT 1 FROM durable_internal.control)," \
-	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update')" \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update')," \
+	" coalesce(w.hold_on_undo_failure, false)" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
 	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
@@ -201,6 +202,7 @@ read_row(MemoryContext cxt)
 	value = StatementColumn(0, 31, &isnull);
 	row->parked = !isnull && DatumGetBool(value);
 	row->updates = DatumGetBool(StatementColumn(0, 32, &isnull));
+	row->hold_on_undo_failure = DatumGetBool(StatementColumn(0, 33, &isnull));
 	return row;
 }
 

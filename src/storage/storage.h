@@ -66,6 +66,7 @@ typedef struct WorkflowRow
 	Jsonb	   *settings;		/* of the registration */
 	Interval   *timeout;		/* of instances, NULL: none */
 	char	   *start_on;		/* type of events, NULL: none */
+	bool		hold_on_undo_failure;
 	Jsonb	   *start_filter;	/* NULL: all of them */
 	char	   *function;
 	char	   *definition;
@@ -88,6 +89,9 @@ typedef struct ActivityRow
 	char	   *function;
 	Jsonb	   *retry;
 	char	   *compensate;		/* the activity that undoes it, NULL: none */
+	int64		start_to_close; /* ms, 0: no limit; so are the others */
+	int64		schedule_to_close;
+	int64		heartbeat;
 } ActivityRow;
 
 extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,
@@ -132,6 +136,7 @@ typedef struct InstanceRow
 	char	   *sandbox;
 	Oid			workflow_owner;
 	Jsonb	   *activity_retry;
+	bool		hold_on_undo_failure;
 } InstanceRow;
 
 extern bool InstanceInsert(const InstanceRow *row, Jsonb *input,

@@ -33,16 +33,17 @@ static Statement lock_workflows = {
 static Statement store_workflow = {
 	"INSERT INTO durable_internal.workflow AS w"
 	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings, settings,"
-	" timeout, start_on, start_filter)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+	" timeout, start_on, start_filter, hold_on_undo_failure)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 	" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, owner_name = excluded.owner_name,"
 	" version = excluded.version, run_as = excluded.run_as, sandbox = excluded.sandbox,"
 	" activity_retry = excluded.activity_retry, capture_settings = excluded.capture_settings,"
 	" settings = excluded.settings, timeout = excluded.timeout,"
 	" start_on = excluded.start_on, start_filter = excluded.start_filter,"
+	" hold_on_undo_failure = excluded.hold_on_undo_failure,"
 	" registered_at = excluded.registered_at",
-	12, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
-		TEXTARRAYOID, JSONBOID, INTERVALOID, TEXTOID, JSONBOID
+	13, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
+		TEXTARRAYOID, JSONBOID, INTERVALOID, TEXTOID, JSONBOID, BOOLOID
 	}, NULL
 };
 
@@ -70,19 +71,25 @@ static Statement live_instances = {
 };
 
 static Statement find_activity = {
-	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry, a.compensate"
+	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry, a.compensate,"
+	" a.start_to_close, a.schedule_to_close, a.heartbeat"
 	" FROM durable_internal.activity a WHERE a.name = $1 AND a.owner IN ($2, $3)"
 	" ORDER BY a.owner <> $2 LIMIT 1",
 	3, {TEXTOID, OIDOID, OIDOID}, NULL
 };
 
 static Statement store_activity = {
-	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry, compensate)"
-	" VALUES ($1, $2, $3, $4, $5, $6)"
+	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry, compensate,"
+	" start_to_close, schedule_to_close, heartbeat)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 	" ON CONFLICT (owner, name) DO UPDATE SET owner_name = excluded.owner_name,"
 	" function = excluded.function, retry = excluded.retry, compensate = excluded.compensate,"
+	" start_to_close = excluded.start_to_close, schedule_to_close = excluded.schedule_to_close,"
+	" heartbeat = excluded.heartbeat,"
 	" registered_at = excluded.registered_at",
-	6, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID}, NULL
+	9, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, INT8OID, INT8OID,
+		INT8OID
+	}, NULL
 };
 
 /*
@@ -148,15 +155,16 @@ WorkflowLock(void)
 void
 WorkflowStore(const WorkflowRow *row)
 {
-	Datum		workflow[12] = {
+	Datum		workflow[13] = {
 		TextDatum(row->name), ObjectIdGetDatum(row->owner),
 		NameDatum(row->owner_name), Int32GetDatum(row->version),
 		TextDatum(row->run_as), TextDatum(row->sandbox),
 		PointerGetDatum(row->activity_retry), row->capture_settings,
 		PointerGetDatum(row->settings), IntervalPGetDatum(row->timeout),
-		TextDatum(row->start_on), PointerGetDatum(row->start_filter)
+		TextDatum(row->start_on), PointerGetDatum(row->start_filter),
+		BoolGetDatum(row->hold_on_undo_failure)
 	};
-	bool		nulls[12] = {
+	bool		nulls[13] = {
 		[5] = row->sandbox == NULL, [6] = row->activity_retry == NULL,
 		[9] = row->timeout == NULL, [10] = row->start_on == NULL,
 		[11] = row->start_filter == NULL
@@ -239,6 +247,9 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 		row->function = StatementText(cxt, 0, 4);
 		row->retry = StatementJsonb(cxt, 0, 5);
 		row->compensate = StatementText(cxt, 0, 6);
+		row->start_to_close = DatumGetInt64(StatementColumn(0, 7, &isnull));
+		row->schedule_to_close = DatumGetInt64(StatementColumn(0, 8, &isnull));
+		row->heartbeat = DatumGetInt64(StatementColumn(0, 9, &isnull));
 	}
 	StorageLeave(&scope);
 	return row;
@@ -250,12 +261,14 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 void
 ActivityStore(const ActivityRow *row)
 {
-	Datum		values[6] = {
+	Datum		values[9] = {
 		ObjectIdGetDatum(row->owner), NameDatum(row->owner_name),
 		TextDatum(row->name), TextDatum(row->function),
-		PointerGetDatum(row->retry), TextDatum(row->compensate)
+		PointerGetDatum(row->retry), TextDatum(row->compensate),
+		Int64GetDatum(row->start_to_close), Int64GetDatum(row->schedule_to_close),
+		Int64GetDatum(row->heartbeat)
 	};
-	bool		nulls[6] = {
+	bool		nulls[9] = {
 		[4] = row->retry == NULL, [5] = row->compensate == NULL
 	};
 
