@@ -111,6 +111,35 @@ CREATE FUNCTION durable_wait_until(
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 -- A handle is the position of what was begun.
+CREATE FUNCTION durable_spawn(
+    activity          text,
+    args              jsonb DEFAULT '{}',
+    step_id           text DEFAULT NULL,
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL,
+    compensate        text DEFAULT NULL
+) RETURNS int
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_map(
+    activity          text,
+    items             jsonb,
+    max_parallel      int DEFAULT NULL,
+    on_error          text DEFAULT 'fail',
+    retry             jsonb DEFAULT NULL,
+    timeout           interval DEFAULT NULL,
+    schedule_to_close interval DEFAULT NULL
+) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+-- The bodies of what these two start.
+CREATE FUNCTION durable_internal.run_activity(input jsonb) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'durable_run_activity';
+
+CREATE FUNCTION durable_internal.run_share(input jsonb) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'durable_run_share';
+
 CREATE FUNCTION durable_timer(duration interval) RETURNS int
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

@@ -53,7 +53,9 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
       LEFT JOIN durable_internal.history s ON s.iid = i.iid AND s.seq = 1
       LEFT JOIN durable_internal.history e ON e.iid = i.iid AND e.seq = i.end_seq
       LEFT JOIN durable_internal.ready r ON r.iid = i.iid
-      LEFT JOIN durable_internal.timer t ON t.iid = i.iid;
+      LEFT JOIN durable_internal.timer t ON t.iid = i.iid
+     -- activities that run beside a workflow are steps of it
+     WHERE i.workflow NOT LIKE 'durable:%';
 
 CREATE VIEW durable.events WITH (security_barrier) AS
     SELECT i.id, i.run, h.seq, h.position, h.event, h.name, h.step_id, h.attempt,
@@ -84,15 +86,19 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN last.event ~ 'RetryScheduled$' THEN 'retrying'
                     WHEN last.event = 'CompensationAdded' THEN 'added'
                     WHEN last.event = 'CompensationsDiscarded' THEN 'completed'
-                    WHEN last.event = 'ChildStarted' THEN 'running'
+                    WHEN last.event IN ('ChildStarted', 'ActivityScheduled') THEN 'running'
                     ELSE 'waiting'
                END AS state,
-               CASE WHEN first.step_id IS NOT NULL
+               CASE WHEN first.event = 'ActivityScheduled'
+                    THEN (SELECT pg_catalog.count(*)::int FROM durable_internal.history c
+                           WHERE c.iid = (first.data ->> 'chain')::bigint
+                             AND c.event IN ('ActivityCompleted', 'ActivityFailed', 'ActivityRetryScheduled'))
+                    WHEN first.step_id IS NOT NULL
                     THEN f.failures + (last.event IN ('ActivityCompleted', 'CompensationCompleted'))::int
                END AS attempts,
                last.result, last.error,
                coalesce(first.started_at, first.at) AS started_at,
-               CASE WHEN last.event !~ '(Scheduled|Started|Awaited)$' THEN last.at
+               CASE WHEN last.event !~ '(Scheduled|Started|Awaited|Added)$' THEN last.at
                END AS finished_at,
                last.wake_at
           FROM (SELECT h.position, min(h.seq) AS first_seq, max(h.seq) AS last_seq,

@@ -13,6 +13,7 @@
 
 #include "utils/memutils.h"
 
+#include "engine/child.h"
 #include "engine/compensate.h"
 #include "engine/json.h"
 #include "engine/replay.h"
@@ -133,6 +134,7 @@ static const struct
 	{"ActivityFailed", COMMAND_ACTIVITY, COMMAND_FAILED},
 	{"ActivityRetryScheduled", COMMAND_ACTIVITY, COMMAND_ISSUED},
 	{"ActivityCancelled", COMMAND_ACTIVITY, COMMAND_CANCELLED},
+	{"ActivityScheduled", COMMAND_SPAWN, COMMAND_ISSUED},
 	{"TimerStarted", COMMAND_TIMER, COMMAND_ISSUED},
 	{"TimerExpired", COMMAND_TIMER, COMMAND_COMPLETED},
 	{"TimerCancelled", COMMAND_TIMER, COMMAND_CANCELLED},
@@ -191,8 +193,10 @@ apply_row(Command *command, const HistoryRow *row)
 		command->attempts = row->attempt;
 	if (command->first_at == 0)
 		command->first_at = row->started_at;
-	if (row->data != NULL && command->kind == COMMAND_CHILD)
+	if (row->data != NULL && ChildIs(command) && command->state == COMMAND_ISSUED)
 		command->options = row->data;
+	if (command->kind == COMMAND_SPAWN)
+		command->compensate = JsonGetText(command->options, "compensate");
 	if (row->data != NULL && command->kind == COMMAND_ACTIVITY)
 	{
 		command->compensate = JsonGetText(row->data, "compensate");
@@ -265,7 +269,7 @@ retry_from(Activation *a, int position)
 	command->attempts = 0;
 	command->first_at = command->wake_at = 0;
 	/* a child cannot be tried again, but another one in its place */
-	if (command->kind == COMMAND_CHILD)
+	if (ChildIs(command))
 	{
 		command->recorded = false;
 		command->restarted = true;
@@ -325,7 +329,7 @@ visit_row(const HistoryRow *row, void *arg)
 		a->settings = SettingsRead(row->data);
 		a->started_at = row->at;
 	}
-	else if (a->closing != NULL && row->position != 0)
+	else if (a->closing != NULL && strncmp(row->event, "Compensation", 12) == 0)
 		apply_row(CompensationFind(a, row->position), row);
 	else if (row->position > 0)
 		apply_row(command_of_row(a, row), row);
@@ -458,7 +462,7 @@ ActivationIssue(Activation *a, const CommandRequest *request)
 	command->retry = ActivationKeep(a, request->retry);
 	command->options = ActivationKeep(a, request->options);
 	command->wake_at = request->wake_at;
-	if (request->kind == COMMAND_ACTIVITY)
+	if (request->kind == COMMAND_ACTIVITY || request->kind == COMMAND_SPAWN)
 	{
 		command->step_id = choose_step_id(a, request);
 		use_step_id(a, command);

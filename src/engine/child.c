@@ -20,6 +20,7 @@
 #include "engine/json.h"
 #include "engine/settings.h"
 #include "engine/start.h"
+#include "engine/step.h"
 #include "runtime/wakeup.h"
 
 static char *
@@ -32,12 +33,36 @@ child_id(Activation *a, const Command *command)
 				 command->position);
 }
 
+/*
+ * internal_input: what an activity that runs beside the body needs to be the
+ * same as one that runs in it.
+ */
+static Jsonb *
+internal_input(Activation *a, const Command *command)
+{
+	JsonbParseState *input;
+
+	JsonObjectBegin(&input);
+	JsonObjectAddText(&input, "activity", command->name);
+	JsonObjectAdd(&input, "args", command->args);
+	JsonObjectAdd(&input, "call", JsonGet(command->options, "call"));
+	JsonObjectAddNumber(&input, "owner", a->instance->workflow_owner);
+	JsonObjectAdd(&input, "activity_retry", a->instance->activity_retry);
+	return JsonObjectEnd(&input);
+}
+
 static void
 start(Activation *a, Command *command, StartRequest *request)
 {
 	memset(request, 0, sizeof(StartRequest));
 	request->workflow = command->name;
 	request->input = command->args;
+	request->internal = JsonGetText(command->options, "internal");
+	if (request->internal != NULL)
+	{
+		request->input = internal_input(a, command);
+		request->settings = a->settings_json;
+	}
 	request->id = child_id(a, command);
 	request->timeout = StartReadTimeout(JsonGetText(command->options, "timeout"));
 	request->priority = a->instance->priority;
@@ -54,16 +79,26 @@ start(Activation *a, Command *command, StartRequest *request)
  * parent is cancelled or ends.
  */
 static Jsonb *
-started(const Command *command, const StartRequest *request)
+started(Activation *a, const Command *command, const StartRequest *request)
 {
+	const char *compensate = JsonGetText(command->options, "compensate");
 	JsonbParseState *data;
 
+	if (compensate == NULL && command->kind == COMMAND_SPAWN)
+		compensate = StepCompensation(a, command->name);
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "id", request->id);
 	JsonObjectAddNumber(&data, "chain", request->iid);
 	JsonObjectAddText(&data, "on_cancel", JsonGetText(command->options, "on_cancel"));
 	JsonObjectAddText(&data, "on_close", JsonGetText(command->options, "on_close"));
+	JsonObjectAddText(&data, "compensate", compensate);
 	return JsonObjectEnd(&data);
+}
+
+static const char *
+event_of(const Command *command, const char *child, const char *activity)
+{
+	return command->kind == COMMAND_SPAWN ? activity : child;
 }
 
 /*
@@ -76,8 +111,9 @@ ChildStart(Activation *a, Command *command)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	HistoryRow	row = {.event = "ChildStarted"};
+	HistoryRow	row = {0};
 	StartRequest request;
+	Jsonb	   *volatile data = NULL;
 	ErrorData  *volatile error = NULL;
 
 	a->phase = PHASE_RESOLVE;
@@ -88,6 +124,7 @@ ChildStart(Activation *a, Command *command)
 	{
 		(void) SettingsEnter(a->settings);
 		start(a, command, &request);
+		data = started(a, command, &request);
 	}
 	PG_CATCH();
 	{
@@ -108,24 +145,36 @@ ChildStart(Activation *a, Command *command)
 		 error->sqlerrcode == ERRCODE_DURABLE_UNDEFINED))
 		ReThrowError(error);
 
-	a->phase = PHASE_ENGINE;
 	if (error == NULL)
-		row.data = started(command, &request);
+	{
+		row.event = event_of(command, "ChildStarted", "ActivityScheduled");
+		row.data = data;
+	}
 	else
 	{
-		row.event = "ChildFailed";
+		row.event = event_of(command, "ChildFailed", "ActivityFailed");
 		row.error = FailureFromError(error);
 	}
+	a->phase = PHASE_ENGINE;
 	ActivationRecord(a, command, &row);
 }
 
 /*
- * ChildIsOpen: is it there, and has not ended?
+ * ChildIs: is there an instance for the command?
+ */
+bool
+ChildIs(const Command *command)
+{
+	return command->kind == COMMAND_CHILD || command->kind == COMMAND_SPAWN;
+}
+
+/*
+ * ChildIsOpen: and it has not ended?
  */
 bool
 ChildIsOpen(const Command *command)
 {
-	return command->kind == COMMAND_CHILD && command->state == COMMAND_ISSUED;
+	return ChildIs(command) && command->state == COMMAND_ISSUED;
 }
 
 static Command *
@@ -153,14 +202,15 @@ ChildResults(Activation *a)
 	for (int i = 0; i < count; i++)
 	{
 		Command    *command = command_of_message(a, messages[i]);
-		HistoryRow	row = {.event = "ChildCompleted"};
+		HistoryRow	row = {0};
 
 		if (command == NULL)
 			continue;
+		row.event = event_of(command, "ChildCompleted", "ActivityCompleted");
 		row.result = JsonGet(messages[i], "result");
 		row.error = JsonGet(messages[i], "error");
 		if (row.error != NULL)
-			row.event = "ChildFailed";
+			row.event = event_of(command, "ChildFailed", "ActivityFailed");
 		ActivationRecord(a, command, &row);
 	}
 }
@@ -181,6 +231,8 @@ tell(Activation *a, Command *command, const char *policy, const char *reason)
 	(void) InboxInsert(chain, policy, "", JsonObjectEnd(&payload));
 	ControlChanged();
 	WakeupMessage(chain);
+	if (strcmp(policy, "terminate") == 0)
+		WakeupInterrupt(chain);
 }
 
 /*

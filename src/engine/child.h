@@ -10,8 +10,14 @@
 
 #include "engine/replay.h"
 
+/* The workflows that run an activity, or a part of durable_map(). */
+#define INTERNAL_PREFIX		"durable:"
+#define ACTIVITY_WORKFLOW	INTERNAL_PREFIX "activity"
+#define MAP_WORKFLOW		INTERNAL_PREFIX "map"
+
 extern void ChildStart(Activation *a, Command *command);
 extern void ChildResults(Activation *a);
+extern bool ChildIs(const Command *command);
 extern bool ChildIsOpen(const Command *command);
 extern void ChildrenCancel(Activation *a);
 extern void ChildrenClose(Activation *a);

@@ -90,7 +90,8 @@ undo_of(Command *command)
 
 	if (!command->recorded || command->state != COMMAND_COMPLETED)
 		return NULL;
-	if (command->kind == COMMAND_ACTIVITY && command->compensate != NULL)
+	if ((command->kind == COMMAND_ACTIVITY || command->kind == COMMAND_SPAWN) &&
+		command->compensate != NULL)
 	{
 		undo = make_undo(command->position, command->compensate,
 						 command->step_id);
@@ -166,6 +167,20 @@ collect(Activation *a)
 }
 
 /*
+ * make_list: when nothing more can be completed beside us.
+ */
+static void
+make_list(Activation *a)
+{
+	MemoryContext old = MemoryContextSwitchTo(a->history_cxt);
+
+	if (!a->closing->has_list)
+		a->closing->undo = collect(a);
+	a->closing->has_list = true;
+	MemoryContextSwitchTo(old);
+}
+
+/*
  * CompensationFind: the compensation of a position.
  */
 Command *
@@ -173,6 +188,7 @@ CompensationFind(Activation *a, int position)
 {
 	ListCell   *lc;
 
+	make_list(a);
 	foreach(lc, a->closing->undo)
 	{
 		Command    *undo = lfirst(lc);
@@ -197,7 +213,6 @@ CompensationRead(Activation *a, const HistoryRow *row)
 	closing->event = JsonGetText(row->data, "event");
 	closing->data = JsonGet(row->data, "data");
 	closing->error = row->error;
-	closing->undo = collect(a);
 	a->closing = closing;
 }
 
@@ -358,13 +373,30 @@ begin(Activation *a, const char *status, HistoryRow *end)
 }
 
 /*
+ * has_open_sibling: does an activity run beside us that would have to be
+ * undone?
+ */
+static bool
+has_open_sibling(Activation *a)
+{
+	for (int i = 0; i < a->ncommands; i++)
+	{
+		if (a->commands[i]->kind == COMMAND_SPAWN &&
+			ChildIsOpen(a->commands[i]) && a->commands[i]->recorded &&
+			a->commands[i]->compensate != NULL)
+			return true;
+	}
+	return false;
+}
+
+/*
  * CompensateOrEnd: the run is to end like that, when all that can be undone is
  * undone.  True: there is more to do now.
  */
 bool
 CompensateOrEnd(Activation *a, const char *status, HistoryRow *row)
 {
-	if (collect(a) == NIL)
+	if (collect(a) == NIL && !has_open_sibling(a))
 	{
 		SettleEnd(a, status, row);
 		return false;
@@ -422,6 +454,17 @@ CompensateNext(Activation *a)
 
 	if (DeliverRequests(a, NULL) == DELIVERY_ENDS)
 		return false;
+	/* nothing may be done beside us after it was undone */
+	if (has_open_sibling(a))
+	{
+		ChildResults(a);
+		if (has_open_sibling(a))
+		{
+			SettleWait(a, "compensating", list_make1("child:"), NULL, 0);
+			return false;
+		}
+	}
+	make_list(a);
 	undo = next_undo(a);
 	if (a->stuck)
 	{

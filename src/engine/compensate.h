@@ -17,6 +17,7 @@ typedef struct Closing
 	char	   *event;
 	Jsonb	   *error;
 	Jsonb	   *data;
+	bool		has_list;
 	List	   *undo;			/* Commands, the first to be run first */
 } Closing;
 

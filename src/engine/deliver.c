@@ -77,6 +77,7 @@ cancelled_event(CommandKind kind)
 		case COMMAND_CONDITION:
 			return "ConditionCancelled";
 		case COMMAND_CHILD:
+		case COMMAND_SPAWN:
 		case COMMAND_COMPENSATION:
 		case COMMAND_DISCARD:
 		case COMMAND_UNDO:
@@ -110,7 +111,7 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 	a->cancel_in = interrupts ? command->position : 0;
 	a->cancel_after = command->position - !(interrupts || command->recorded);
 	/* a child goes its own way: only our waiting for it is over */
-	if (interrupts && command->kind != COMMAND_CHILD)
+	if (interrupts && !ChildIs(command))
 	{
 		HistoryRow	end = {.event = cancelled_event(command->kind)};
 

@@ -26,6 +26,7 @@
 #include "engine/deliver.h"
 #include "engine/drive.h"
 #include "engine/failure.h"
+#include "engine/internal.h"
 #include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/sandbox.h"
@@ -168,6 +169,15 @@ describe_workflow(Activation *a)
 
 	a->phase = PHASE_RESOLVE;
 	a->running = NULL;
+	if (InternalIs(a->instance->workflow))
+	{
+		InternalDescribe(a);
+		a->function_generation = generation;
+		a->phase = PHASE_ENGINE;
+		SettingsLeave(level);
+		MemoryContextSwitchTo(old);
+		return;
+	}
 	if (a->instance->function == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_UNDEFINED),

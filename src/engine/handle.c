@@ -157,11 +157,11 @@ check_handle(Activation *a, int handle)
 		command = a->commands[handle - 1];
 	if (command == NULL ||
 		(command->kind != COMMAND_TIMER && command->kind != COMMAND_SIGNAL &&
-		 command->kind != COMMAND_CHILD))
+		 !ChildIs(command)))
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_UNDEFINED),
 				 errmsg("%d is no handle of this run", handle),
-				 errhint("Handles come from durable_timer(), durable_signal_handle() and durable_spawn_child().")));
+				 errhint("Handles come from durable_spawn(), durable_spawn_child(), durable_timer() and durable_signal_handle().")));
 }
 
 /*

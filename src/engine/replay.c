@@ -196,6 +196,8 @@ kind_name(CommandKind kind)
 	{
 		case COMMAND_ACTIVITY:
 			return "activity";
+		case COMMAND_SPAWN:
+			return "spawned activity";
 		case COMMAND_TIMER:
 			return "timer";
 		case COMMAND_SIGNAL:
@@ -394,7 +396,7 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 	}
 	command->shielded = request->shielded;
 	command->limits = request->limits;
-	if (command->state == COMMAND_ISSUED)
+	if (command->kind == COMMAND_ACTIVITY && command->state == COMMAND_ISSUED)
 		command->compensate = request->compensate ?
 			MemoryContextStrdup(a->pass_cxt, request->compensate) : NULL;
 	command->function = request->function;

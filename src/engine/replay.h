@@ -25,6 +25,7 @@ typedef enum CommandKind
 	COMMAND_EVENT,
 	COMMAND_CONDITION,
 	COMMAND_CHILD,
+	COMMAND_SPAWN,				/* an activity that runs beside the body */
 	COMMAND_AWAIT,
 	COMMAND_COMPENSATION,		/* to be run should the workflow fail */
 	COMMAND_DISCARD,			/* of all compensations before it */

@@ -233,17 +233,37 @@ insert(InstanceRow *row, OnConflict on_conflict, Jsonb *input,
 }
 
 /*
+ * internal_workflow: one of ours, that nobody has registered.
+ */
+static WorkflowRow *
+internal_workflow(const char *name)
+{
+	WorkflowRow *workflow = palloc0(sizeof(WorkflowRow));
+
+	workflow->name = pstrdup(name);
+	workflow->run_as = "starter";
+	return workflow;
+}
+
+/*
  * StartInstance: it runs when this transaction has committed.
  */
 void
 StartInstance(StartRequest *request)
 {
 	InstanceRow row = {0};
-	WorkflowRow *workflow = StartFindWorkflow(request->workflow);
-	Jsonb	   *input = StartFreezeInput(workflow, request->input);
-	bool		as_owner = request->as_owner ||
-		strcmp(workflow->run_as, "owner") == 0;
+	WorkflowRow *workflow;
+	Jsonb	   *input = request->input;
+	bool		as_owner;
 
+	if (request->internal != NULL)
+		workflow = internal_workflow(request->internal);
+	else
+	{
+		workflow = StartFindWorkflow(request->workflow);
+		input = StartFreezeInput(workflow, request->input);
+	}
+	as_owner = request->as_owner || strcmp(workflow->run_as, "owner") == 0;
 	row.workflow = workflow->name;
 	row.version = workflow->version;
 	row.run_as = as_owner ? workflow->owner : GetUserId();

@@ -128,6 +128,15 @@ resolve(Activation *a, const char *name)
 	return entry;
 }
 
+/*
+ * StepCompensation: what undoes an activity by its registration, or NULL.
+ */
+const char *
+StepCompensation(Activation *a, const char *activity)
+{
+	return resolve(a, activity)->compensate;
+}
+
 /* ------------------------------------------------------------------
  * One attempt
  * ------------------------------------------------------------------
@@ -224,7 +233,7 @@ compensation_of(Activation *a, const Command *command)
 
 	if (compensate == NULL && command->kind == COMMAND_ACTIVITY &&
 		!OidIsValid(command->function))
-		compensate = resolve(a, command->name)->compensate;
+		compensate = StepCompensation(a, command->name);
 	if (compensate == NULL || command->kind != COMMAND_ACTIVITY)
 		return NULL;
 	JsonObjectBegin(&data);

@@ -16,6 +16,7 @@
 extern void StepRun(Activation *a, Command *command);
 extern void StepRunInPlace(Activation *a, Command *command);
 extern bool StepFail(Activation *a, Command *command, const ErrorData *error);
+extern const char *StepCompensation(Activation *a, const char *activity);
 extern bool StepIsDue(const Command *command);
 
 #endif							/* DURABLE_STEP_H */

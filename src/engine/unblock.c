@@ -74,6 +74,7 @@ UnblockFlush(Activation *a, const Command *before)
 				record(a, command, "SignalAwaited", NULL);
 				break;
 			case COMMAND_CHILD:
+			case COMMAND_SPAWN:
 				ChildStart(a, command);
 				break;
 			case COMMAND_COMPENSATION:
@@ -229,6 +230,7 @@ typedef struct Waits
 	List	   *awaits;
 	TimestampTz wake_at;
 	bool		child;
+	bool		workflow;		/* one that is not only an activity */
 	bool		message;
 } Waits;
 
@@ -260,9 +262,11 @@ look_at(Activation *a, Command *command, Waits *waits)
 			waits->message = true;
 			break;
 		case COMMAND_CHILD:
+		case COMMAND_SPAWN:
 			if (!waits->child)
 				waits->awaits = await(waits->awaits, "child", "");
 			waits->child = true;
+			waits->workflow = waits->workflow || command->kind == COMMAND_CHILD;
 			break;
 		default:
 			elog(ERROR, "command %d cannot be awaited", command->position);
@@ -274,7 +278,7 @@ has_child(Activation *a, const Command *await)
 {
 	for (int i = 0; i < await->nhandles; i++)
 	{
-		if (a->commands[await->handles[i] - 1]->kind == COMMAND_CHILD)
+		if (ChildIs(a->commands[await->handles[i] - 1]))
 			return true;
 	}
 	return false;
@@ -339,7 +343,8 @@ unblock_await(Activation *a, Command *command)
 	}
 	if (!command->recorded)
 		record(a, command, "AwaitStarted", NULL);
-	SettleWait(a, waits.child ? "waiting_for_child" :
+	SettleWait(a, waits.workflow ? "waiting_for_child" :
+			   waits.child ? "waiting_for_activity" :
 			   waits.message ? "waiting_for_event" : "waiting_for_timer",
 			   waits.awaits, NULL, waits.wake_at);
 	return false;
@@ -365,6 +370,7 @@ UnblockCommand(Activation *a, Command *command)
 		case COMMAND_CONDITION:
 			return unblock_condition(a, command);
 		case COMMAND_CHILD:
+		case COMMAND_SPAWN:
 			return unblock_child(a, command);
 		case COMMAND_AWAIT:
 			return unblock_await(a, command);
