@@ -41,7 +41,10 @@ CREATE TABLE durable_internal.activity (
     owner         oid NOT NULL,
     owner_name    name NOT NULL,
     name          text NOT NULL,
-    function      text NOT NULL,
+    function      text,                 -- NULL: done by clients of the queue
+    queue         text,
+    served_by     oid,                  -- whose members these clients are
+    schedule_to_start bigint NOT NULL,
     retry         jsonb,
     compensate    text,                 -- the activity that undoes it
     start_to_close    bigint NOT NULL,  -- ms, 0: no limit
@@ -166,13 +169,42 @@ CREATE TABLE durable_internal.history (
 CREATE TABLE durable_internal.inbox (
     mid     bigint PRIMARY KEY,
     chain   bigint NOT NULL,
-    kind    text NOT NULL CHECK (kind IN ('signal', 'event', 'update', 'child', 'cancel', 'terminate')),
+    kind    text NOT NULL CHECK (kind IN ('signal', 'event', 'update', 'child', 'task', 'cancel', 'terminate')),
     name    text NOT NULL,
     payload jsonb NOT NULL,
     sent_at timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX inbox_chain ON durable_internal.inbox (chain, kind, name, mid);
+
+/*
+ * Activities that clients are to do, or are doing.  The token a client has is
+ * not kept, only its hash.
+ */
+CREATE TABLE durable_internal.task (
+    iid          bigint NOT NULL,
+    position     int NOT NULL,
+    chain        bigint NOT NULL,
+    run_as       oid NOT NULL,
+    queue        text NOT NULL,
+    served_by    oid NOT NULL,
+    activity     text NOT NULL,
+    args         jsonb NOT NULL,
+    attempt      int NOT NULL,
+    key          text NOT NULL,         -- of idempotency
+    start_to_close bigint NOT NULL,     -- ms, 0: no limit
+    heartbeat    jsonb,
+    scheduled_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at   timestamptz,
+    lease_until  timestamptz,           -- NULL: nobody has it
+    lease        interval,
+    token_hash   text,
+    worker       text,
+    PRIMARY KEY (iid, position)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01,
+        autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX task_queue ON durable_internal.task (queue, scheduled_at);
+CREATE INDEX task_token ON durable_internal.task (token_hash) WHERE token_hash IS NOT NULL;
 
 -- Keys of signals that were sent with one: each is sent once.
 CREATE TABLE durable_internal.signal_key (

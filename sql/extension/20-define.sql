@@ -25,7 +25,10 @@ CREATE FUNCTION durable_register_activity(
     compensate        text DEFAULT NULL,
     start_to_close    interval DEFAULT NULL,
     schedule_to_close interval DEFAULT NULL,
-    heartbeat         interval DEFAULT NULL
+    heartbeat         interval DEFAULT NULL,
+    queue             text DEFAULT NULL,
+    served_by         text DEFAULT NULL,
+    schedule_to_start interval DEFAULT NULL
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

@@ -84,6 +84,7 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN last.event ~ 'Cancelled$' THEN 'cancelled'
                     WHEN last.event ~ 'TimedOut$' THEN 'timed_out'
                     WHEN last.event ~ 'RetryScheduled$' THEN 'retrying'
+                    WHEN last.event = 'ActivityQueued' THEN 'queued'
                     WHEN last.event = 'CompensationAdded' THEN 'added'
                     WHEN last.event = 'CompensationsDiscarded' THEN 'completed'
                     WHEN last.event IN ('ChildStarted', 'ActivityScheduled') THEN 'running'
@@ -98,7 +99,7 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                END AS attempts,
                last.result, last.error,
                coalesce(first.started_at, first.at) AS started_at,
-               CASE WHEN last.event !~ '(Scheduled|Started|Awaited|Added)$' THEN last.at
+               CASE WHEN last.event !~ '(Scheduled|Queued|Started|Awaited|Added)$' THEN last.at
                END AS finished_at,
                last.wake_at
           FROM (SELECT h.position, min(h.seq) AS first_seq, max(h.seq) AS last_seq,
@@ -169,6 +170,13 @@ CREATE VIEW durable.progress WITH (security_barrier) AS
       FROM durable_internal.progress() p
       JOIN durable_internal.visible_instance i ON i.iid = p.iid;
 
+CREATE VIEW durable.tasks WITH (security_barrier) AS
+    SELECT i.id, i.run, t.position, t.queue, t.activity, t.attempt,
+           CASE WHEN i.payloads THEN t.args END AS args,
+           t.worker, t.scheduled_at, t.started_at, t.lease_until
+      FROM durable_internal.visible_instance i
+      JOIN durable_internal.task t ON t.iid = i.iid;
+
 -- Workflows are no secret, as functions are none.
 CREATE VIEW durable.workflows WITH (security_barrier) AS
     SELECT w.name, w.owner_name AS owner, w.version, v.function, v.hash, w.run_as,
@@ -179,5 +187,5 @@ CREATE VIEW durable.workflows WITH (security_barrier) AS
         ON v.workflow = w.name AND v.version = w.version;
 
 GRANT SELECT ON durable.instances, durable.events, durable.steps, durable.messages,
-                durable.subscriptions, durable.timers, durable.leases, durable.workers, durable.progress,
+                durable.subscriptions, durable.timers, durable.leases, durable.workers, durable.progress, durable.tasks,
                 durable.workflows TO PUBLIC;

@@ -151,6 +151,7 @@ end_here(InstanceRow *instance, const char *reason)
 	ChildTellParent(instance, "cancelled", NULL, row.error);
 	ChildrenTerminate(instance->iid);
 	SubscriptionDelete(instance->chain);
+	TaskDelete(instance->iid, 0);
 	(void) InboxDrop(instance->iid);
 	WakeupAllEnded();
 	WakeupEnded(instance->chain);

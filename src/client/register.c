@@ -11,9 +11,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "common/cryptohash.h"
 #include "common/md5.h"
-#include "common/sha2.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -26,6 +24,7 @@
 
 #include "arguments.h"
 #include "client/client.h"
+#include "digest.h"
 #include "compat.h"
 #include "durable.h"
 #include "engine/binding.h"
@@ -65,23 +64,6 @@ definition_of(Oid function)
 								  ObjectIdGetDatum(function));
 	AtEOXact_GUC(false, level);
 	return TextDatumGetCString(definition);
-}
-
-static char *
-hash_of(const char *text)
-{
-	uint8		digest[PG_SHA256_DIGEST_LENGTH];
-	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
-	char	   *hex = palloc(2 * PG_SHA256_DIGEST_LENGTH + 1);
-
-	if (pg_cryptohash_init(context) < 0 ||
-		pg_cryptohash_update(context, (const uint8 *) text, strlen(text)) < 0 ||
-		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
-		elog(ERROR, "could not compute a hash");
-	pg_cryptohash_free(context);
-	for (int i = 0; i < PG_SHA256_DIGEST_LENGTH; i++)
-		sprintf(hex + 2 * i, "%02x", digest[i]);
-	return hex;
 }
 
 static void
@@ -249,7 +231,7 @@ durable_register(PG_FUNCTION_ARGS)
 	row.owner_name = GetUserNameFromId(row.owner, false);
 	row.function = pstrdup(fn->signature);
 	row.definition = definition_of(fn->oid);
-	row.hash = hash_of(row.definition);
+	row.hash = DigestOf(row.definition);
 	row.whole = fn->whole;
 	row.settings = SettingsCapture(row.capture_settings);
 	if (known != NULL && strcmp(known->hash, row.hash) == 0 &&
@@ -292,6 +274,21 @@ read_timeout(FunctionCallInfo fcinfo, int i, const char *parameter)
 }
 
 /*
+ * read_server: whose members do the tasks of the queue: the caller's, unless
+ * it names another role.
+ */
+static void
+read_server(FunctionCallInfo fcinfo, ActivityRow *row)
+{
+	if (!PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("an activity has either a function or a queue")));
+	row->served_by = PG_ARGISNULL(8) ? GetUserId() :
+		get_role_oid(ArgText(fcinfo, 8, "served_by"), false);
+}
+
+/*
  * durable_register_activity: give an activity a name of its own and a policy.
  *
  * It counts for the workflows and the instances of the role that registers.
@@ -300,7 +297,6 @@ Datum
 durable_register_activity(PG_FUNCTION_ARGS)
 {
 	ActivityRow row = {0};
-	DurableFunction *fn;
 
 	row.name = ArgName(fcinfo, 0, "activity");
 	row.function = PG_ARGISNULL(1) ? row.name : ArgText(fcinfo, 1, "function");
@@ -309,6 +305,8 @@ durable_register_activity(PG_FUNCTION_ARGS)
 	row.start_to_close = read_timeout(fcinfo, 4, "start_to_close");
 	row.schedule_to_close = read_timeout(fcinfo, 5, "schedule_to_close");
 	row.heartbeat = read_timeout(fcinfo, 6, "heartbeat");
+	row.queue = ArgNameOrNull(fcinfo, 7, "queue");
+	row.schedule_to_start = read_timeout(fcinfo, 9, "schedule_to_start");
 	ClientEnterToWrite("durable_register_activity");
 	if (strcmp(row.name, SQL_ACTIVITY) == 0)
 		ereport(ERROR,
@@ -317,11 +315,16 @@ durable_register_activity(PG_FUNCTION_ARGS)
 						SQL_ACTIVITY)));
 	RetryCheck(row.retry, "retry");
 
-	fn = find_own_function(row.function, "activity");
-	row.function = pstrdup(fn->signature);
+	if (row.queue != NULL)
+	{
+		read_server(fcinfo, &row);
+		row.function = NULL;
+	}
+	else
+		row.function = pstrdup(find_own_function(row.function, "activity")->signature);
 	row.owner = GetUserId();
 	row.owner_name = GetUserNameFromId(row.owner, false);
-	if (PG_ARGISNULL(1))
+	if (PG_ARGISNULL(1) && row.queue == NULL)
 		row.name = FunctionNamePart(row.name);
 	ActivityStore(&row);
 	PG_RETURN_TEXT_P(cstring_to_text(row.name));

@@ -134,6 +134,7 @@ static const struct
 	{"ActivityFailed", COMMAND_ACTIVITY, COMMAND_FAILED},
 	{"ActivityRetryScheduled", COMMAND_ACTIVITY, COMMAND_ISSUED},
 	{"ActivityCancelled", COMMAND_ACTIVITY, COMMAND_CANCELLED},
+	{"ActivityQueued", COMMAND_ACTIVITY, COMMAND_ISSUED},
 	{"ActivityScheduled", COMMAND_SPAWN, COMMAND_ISSUED},
 	{"TimerStarted", COMMAND_TIMER, COMMAND_ISSUED},
 	{"TimerExpired", COMMAND_TIMER, COMMAND_COMPLETED},
@@ -332,7 +333,10 @@ visit_row(const HistoryRow *row, void *arg)
 	else if (a->closing != NULL && strncmp(row->event, "Compensation", 12) == 0)
 		apply_row(CompensationFind(a, row->position), row);
 	else if (row->position > 0)
+	{
 		apply_row(command_of_row(a, row), row);
+		a->queued = a->queued || strcmp(row->event, "ActivityQueued") == 0;
+	}
 	else
 		apply_other(a, row);
 	a->next_seq = row->seq + 1;
@@ -366,6 +370,7 @@ ActivationReadHistory(Activation *a)
 	a->cancel_in = 0;
 	a->carried = NIL;
 	a->closing = NULL;
+	a->queued = false;
 	a->cancel_reason = NULL;
 	a->fork_through = 0;
 	a->forks = NIL;

@@ -249,15 +249,16 @@ can_commit_here(Activation *a, FunctionCallInfo fcinfo)
 }
 
 /*
- * must_look: is there something to be delivered?  Then the body is to yield.
+ * must_look: is there something to be delivered, or is the step done
+ * elsewhere?  Then the body is to yield.
  */
 static bool
-must_look(Activation *a)
+must_look(Activation *a, const Command *command)
 {
 	bool		result;
 
 	ContextSet(CONTEXT_ENGINE);
-	result = DeliverMustLook(a);
+	result = DeliverMustLook(a) || StepIsRemote(a, command);
 	ContextSet(CONTEXT_BODY);
 	return result;
 }
@@ -268,7 +269,7 @@ step(FunctionCallInfo fcinfo, Activation *a, const CommandRequest *request)
 	Command    *command = ReplayCommand(a, request);
 
 	if (command->state == COMMAND_ISSUED && StepIsDue(command) &&
-		can_commit_here(a, fcinfo) && !must_look(a))
+		can_commit_here(a, fcinfo) && !must_look(a, command))
 		StepRunInPlace(a, command);
 	return ReplayFinished(a, command)->result;
 }

@@ -115,6 +115,9 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 	{
 		HistoryRow	end = {.event = cancelled_event(command->kind)};
 
+		/* a client that has it learns from its token */
+		if (command->kind == COMMAND_ACTIVITY)
+			TaskDelete(a->instance->iid, command->position);
 		ActivationRecord(a, command, &end);
 	}
 	JsonObjectBegin(&data);

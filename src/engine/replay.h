@@ -216,6 +216,7 @@ typedef struct Activation
 	int			fork_through;	/* positions that were copied */
 	List	   *forks;			/* the seeds they were made with */
 	bool		subscribed;		/* to events */
+	bool		queued;			/* activities were left to clients */
 	List	   *carried;		/* compensations of earlier runs, as JSON */
 	struct Closing *closing;	/* how it will end, NULL: not decided */
 	int			next_seq;

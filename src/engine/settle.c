@@ -220,6 +220,8 @@ SettleEnd(Activation *a, const char *status, HistoryRow *row)
 	ChildTellParent(instance, status, row->result, row->error);
 	if (a->subscribed)
 		SubscriptionDelete(instance->chain);
+	if (a->queued)
+		TaskDelete(instance->iid, 0);
 	if (InboxDrop(instance->iid) > 0)
 		WakeupAllEnded();
 	WakeupEnded(instance->chain);

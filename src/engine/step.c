@@ -31,6 +31,7 @@
 #include "engine/unblock.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
+#include "runtime/wakeup.h"
 #include "runtime/work.h"
 
 PG_FUNCTION_INFO_V1(durable_attempt);
@@ -55,6 +56,9 @@ typedef struct ActivityEntry
 	Jsonb	   *retry;			/* of its registration, NULL: none */
 	char	   *compensate;		/* likewise */
 	TimeLimits	limits;			/* likewise */
+	char	   *queue;			/* NULL: it has a function */
+	Oid			served_by;
+	int64		schedule_to_start;
 } ActivityEntry;
 
 /* What durable_fail() said in the attempt that runs. */
@@ -105,18 +109,24 @@ resolve(Activation *a, const char *name)
 	{
 		row = ActivityFind(a->instance->workflow_owner, a->instance->run_as,
 						   name);
-		function = FunctionDescribe(FunctionResolve(row ? row->function : name,
-													"activity"),
-									"activity");
-		if (row != NULL)
-			FunctionCheckOwner(function, row->owner);
-		FunctionCheckExecute(function);
+		if (row == NULL || row->queue == NULL)
+		{
+			function = FunctionDescribe(FunctionResolve(row ? row->function : name,
+														"activity"),
+										"activity");
+			if (row != NULL)
+				FunctionCheckOwner(function, row->owner);
+			FunctionCheckExecute(function);
+		}
 	}
 	entry = hash_search(a->activities, name, HASH_ENTER, NULL);
 	entry->generation = generation;
 	entry->function = function;
 	entry->retry = row ? row->retry : NULL;
 	entry->compensate = row ? row->compensate : NULL;
+	entry->queue = row ? row->queue : NULL;
+	entry->served_by = row ? row->served_by : InvalidOid;
+	entry->schedule_to_start = row ? row->schedule_to_start : 0;
 	memset(&entry->limits, 0, sizeof(TimeLimits));
 	if (row != NULL)
 	{
@@ -192,6 +202,12 @@ invoke(Activation *a, Command *command)
 		function = entry->function;
 	}
 
+	if (entry != NULL && entry->queue != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("activity \"%s\" of queue \"%s\" cannot be a compensation",
+						command->name, entry->queue),
+				 errhint("Compensate with a function.")));
 	a->phase = PHASE_ACTIVITY;
 	ContextSet(CONTEXT_ACTIVITY);
 	arm_timeouts(entry, command);
@@ -325,6 +341,103 @@ StepIsDue(const Command *command)
 	return command->wake_at == 0 || command->wake_at <= GetCurrentTimestamp();
 }
 
+static char *
+idempotency_key(const InstanceRow *instance, const Command *command)
+{
+	return psprintf("%s/%d/%d%s", instance->id, instance->run,
+					command->position,
+					command->kind == COMMAND_UNDO ? "/undo" : "");
+}
+
+/* ------------------------------------------------------------------
+ * Remote activities
+ * ------------------------------------------------------------------
+ */
+
+/*
+ * StepIsRemote: is it done by clients of a queue?
+ */
+bool
+StepIsRemote(Activation *a, const Command *command)
+{
+	ActivityEntry *entry;
+	Phase		phase = a->phase;
+	int			level;
+
+	if (OidIsValid(command->function))
+		return false;
+	level = SettingsEnter(a->settings);
+	a->phase = PHASE_RESOLVE;
+	entry = resolve(a, command->name);
+	a->phase = phase;
+	SettingsLeave(level);
+	return entry->queue != NULL;
+}
+
+/*
+ * StepRemoteLimits: those of an attempt: to be begun, to be done, all in all.
+ */
+void
+StepRemoteLimits(Activation *a, const Command *command, TimeLimits *limits,
+				 int64 *schedule_to_start)
+{
+	ActivityEntry *entry = resolve(a, command->name);
+
+	*limits = command->limits;
+	if (limits->start_to_close == 0)
+		limits->start_to_close = entry->limits.start_to_close;
+	if (limits->schedule_to_close == 0)
+		limits->schedule_to_close = entry->limits.schedule_to_close;
+	*schedule_to_start = entry->schedule_to_start;
+}
+
+/*
+ * StepEnqueue: leave the next attempt to the clients.
+ */
+void
+StepEnqueue(Activation *a, Command *command)
+{
+	ActivityEntry *entry = resolve(a, command->name);
+	HistoryRow	row = {.event = "ActivityQueued"};
+	TaskRow		task = {
+		.iid = a->instance->iid, .position = command->position,
+		.chain = a->instance->chain, .run_as = a->instance->run_as,
+		.queue = entry->queue, .served_by = entry->served_by,
+		.activity = command->name, .args = command->args,
+		.attempt = command->attempts + 1, .heartbeat = command->heartbeat
+	};
+
+	task.start_to_close = command->limits.start_to_close ?
+		command->limits.start_to_close : entry->limits.start_to_close;
+	task.key = idempotency_key(a->instance, command);
+	TaskInsert(&task);
+	if (command->first_at == 0)
+		command->first_at = ActivationStamp(a);
+	row.started_at = command->first_at;
+	ActivationRecord(a, command, &row);
+	a->queued = true;
+	WakeupEnded(WakeupQueueNumber(entry->queue));
+}
+
+/*
+ * StepComplete: a client has done it.
+ */
+void
+StepComplete(Activation *a, Command *command, Jsonb *result,
+			 TimestampTz started_at)
+{
+	HistoryRow	row = {
+		.event = "ActivityCompleted", .result = result,
+		.started_at = started_at
+	};
+
+	row.data = compensation_of(a, command);
+	ActivationRecord(a, command, &row);
+	if (a->instance->suspect)
+		SuspectClear(a->instance->iid);
+	a->instance->suspect = false;
+}
+
 /* ------------------------------------------------------------------
  * A failed attempt
  * ------------------------------------------------------------------
@@ -354,14 +467,15 @@ policy_for(Activation *a, Command *command, RetryPolicy *policy)
  * log_attempt: the server logs no error that is caught.
  */
 static void
-log_attempt(Activation *a, const Command *command, const ErrorData *error,
-			const HistoryRow *row)
+log_attempt(Activation *a, const Command *command, const HistoryRow *row)
 {
+	char	   *sqlstate = JsonGetText(row->error, "sqlstate");
+
 	ereport(LOG,
-			(errcode(error->sqlerrcode),
+			(errcode(sqlstate ? ErrorCodeFromText(sqlstate) : 0),
 			 errmsg("attempt %d of step \"%s\" of durable instance \"%s\" failed: %s",
 					row->attempt, command->step_id, a->instance->id,
-					error->message),
+					JsonGetText(row->error, "message")),
 			 row->wake_at != 0 ?
 			 errdetail("It will be tried again at %s.",
 					   timestamptz_to_str(row->wake_at)) :
@@ -426,10 +540,6 @@ heartbeat_of(const Command *command)
 bool
 StepFail(Activation *a, Command *command, const ErrorData *error)
 {
-	HistoryRow	row = {0};
-	RetryPolicy policy;
-	ErrorData  *timed_out = NULL;
-
 	if (ErrorIsConflict(error) && a->conflicts < MAX_CONFLICTS)
 	{
 		/* let the winner go first: we would take its lock again at once */
@@ -440,15 +550,30 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 	a->conflicts = 0;
 
 	if (TimeoutHit() != NULL && ErrorIsCancel(error))
-		error = timed_out = timeout_error(command, error);
-	row.error = FailureFromActivity(error);
+		error = timeout_error(command, error);
+	StepRecordFailure(a, command, FailureFromActivity(error),
+					  unpack_sql_state(error->sqlerrcode),
+					  !has_said_fail(error) && !binding);
+	return true;
+}
+
+/*
+ * StepRecordFailure: the same when it is known what the failure is.
+ */
+void
+StepRecordFailure(Activation *a, Command *command, Jsonb *failure,
+				  const char *sqlstate, bool retryable)
+{
+	HistoryRow	row = {0};
+	RetryPolicy policy;
+
+	row.error = failure;
 	row.data = heartbeat_of(command);
 	row.attempt = command->attempts + 1;
 	row.started_at = command->first_at;
 	row.at = ActivationStamp(a);
 	policy_for(a, command, &policy);
-	if (!has_said_fail(error) && !binding &&
-		RetryIsFor(&policy, unpack_sql_state(error->sqlerrcode)) &&
+	if (retryable && RetryIsFor(&policy, sqlstate) &&
 		RetryNext(&policy, row.attempt, command->first_at, row.at,
 				  &row.wake_at) &&
 		is_in_time(a, command, row.wake_at))
@@ -469,10 +594,7 @@ StepFail(Activation *a, Command *command, const ErrorData *error)
 	}
 	ActivationRecord(a, command, &row);
 	if (durable_log_failed_attempts)
-		log_attempt(a, command, error, &row);
-	if (timed_out != NULL)
-		pfree(timed_out);
-	return true;
+		log_attempt(a, command, &row);
 }
 
 /* ------------------------------------------------------------------
@@ -509,12 +631,9 @@ Datum
 durable_idempotency_key(PG_FUNCTION_ARGS)
 {
 	Command    *command = running_activity("durable_idempotency_key");
-	InstanceRow *instance = CurrentActivation->instance;
 
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s/%d/%d%s", instance->id,
-											  instance->run,
-											  command->position,
-											  command->kind == COMMAND_UNDO ? "/undo" : "")));
+	PG_RETURN_TEXT_P(cstring_to_text(idempotency_key(CurrentActivation->instance,
+													 command)));
 }
 
 /*

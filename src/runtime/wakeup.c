@@ -16,6 +16,7 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 
 #include "runtime/shmem.h"
@@ -218,6 +219,15 @@ WakeupEnded(int64 number)
 		ended[nended++] = number;
 	else
 		all_ended = true;
+}
+
+/*
+ * WakeupQueueNumber: what those who wait for a task of the queue wait for.
+ */
+int64
+WakeupQueueNumber(const char *queue)
+{
+	return hash_bytes((const unsigned char *) queue, strlen(queue));
 }
 
 /*

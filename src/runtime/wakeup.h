@@ -15,6 +15,7 @@ extern void WakeupReady(Oid role);
 extern void WakeupMessage(int64 chain);
 extern void WakeupTimer(TimestampTz wake_at);
 extern void WakeupEnded(int64 number);
+extern int64 WakeupQueueNumber(const char *queue);
 extern void WakeupAllEnded(void);
 extern void WakeupScan(void);
 extern void WakeupInterrupt(int64 iid);

@@ -92,6 +92,9 @@ typedef struct ActivityRow
 	int64		start_to_close; /* ms, 0: no limit; so are the others */
 	int64		schedule_to_close;
 	int64		heartbeat;
+	int64		schedule_to_start;
+	char	   *queue;			/* NULL: a function does it */
+	Oid			served_by;		/* whose members do it else */
 } ActivityRow;
 
 extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,
@@ -281,6 +284,38 @@ extern void StateStore(int64 iid, Jsonb *state, Jsonb *queries);
 extern bool StateFind(int64 iid, Jsonb **state, Jsonb **queries);
 extern void AnswerStore(int64 mid, int64 iid, Jsonb *result, Jsonb *error);
 extern Answer *AnswerFind(int64 mid);
+
+/* ---- task.c ---- */
+
+typedef struct TaskRow
+{
+	int64		iid;
+	int			position;
+	int64		chain;
+	Oid			run_as;
+	const char *queue;
+	Oid			served_by;
+	const char *activity;
+	Jsonb	   *args;
+	int			attempt;
+	const char *key;
+	int64		start_to_close; /* ms, 0: no limit */
+	Jsonb	   *heartbeat;		/* NULL: none */
+	TimestampTz scheduled_at;
+	TimestampTz started_at;		/* 0: nobody has begun it */
+} TaskRow;
+
+extern void TaskInsert(const TaskRow *row);
+extern bool TaskFind(int64 iid, int position, TaskRow *row);
+extern void TaskDelete(int64 iid, int position);
+extern bool TaskClaim(const char *queue, Oid role, const char *token_hash,
+					  const char *worker, Interval *lease, TaskRow *row);
+extern void TaskLimit(int64 iid, Oid run_as, TimestampTz until);
+extern bool TaskHas(const char *queue, Oid role);
+extern TimestampTz TaskNextExpiry(const char *queue, Oid role);
+extern bool TaskFinish(const char *token_hash, Oid role, TaskRow *row);
+extern bool TaskExtend(const char *token_hash, Oid role, Jsonb *details,
+					   bool *cancelled);
 
 /* ---- event.c ---- */
 

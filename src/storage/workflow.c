@@ -72,7 +72,7 @@ static Statement live_instances = {
 
 static Statement find_activity = {
 	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry, a.compensate,"
-	" a.start_to_close, a.schedule_to_close, a.heartbeat"
+	" a.start_to_close, a.schedule_to_close, a.heartbeat, a.schedule_to_start, a.queue, a.served_by"
 	" FROM durable_internal.activity a WHERE a.name = $1 AND a.owner IN ($2, $3)"
 	" ORDER BY a.owner <> $2 LIMIT 1",
 	3, {TEXTOID, OIDOID, OIDOID}, NULL
@@ -80,15 +80,16 @@ static Statement find_activity = {
 
 static Statement store_activity = {
 	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry, compensate,"
-	" start_to_close, schedule_to_close, heartbeat)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+	" start_to_close, schedule_to_close, heartbeat, schedule_to_start, queue, served_by)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 	" ON CONFLICT (owner, name) DO UPDATE SET owner_name = excluded.owner_name,"
 	" function = excluded.function, retry = excluded.retry, compensate = excluded.compensate,"
 	" start_to_close = excluded.start_to_close, schedule_to_close = excluded.schedule_to_close,"
-	" heartbeat = excluded.heartbeat,"
+	" heartbeat = excluded.heartbeat, schedule_to_start = excluded.schedule_to_start,"
+	" queue = excluded.queue, served_by = excluded.served_by,"
 	" registered_at = excluded.registered_at",
-	9, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, INT8OID, INT8OID,
-		INT8OID
+	12, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, INT8OID, INT8OID,
+		INT8OID, INT8OID, TEXTOID, OIDOID
 	}, NULL
 };
 
@@ -235,6 +236,7 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 		TextDatum(name), ObjectIdGetDatum(workflow_owner), ObjectIdGetDatum(run_as)
 	};
 	ActivityRow *row = NULL;
+	Datum		served_by;
 	bool		isnull;
 
 	StorageEnter(&scope);
@@ -250,6 +252,10 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 		row->start_to_close = DatumGetInt64(StatementColumn(0, 7, &isnull));
 		row->schedule_to_close = DatumGetInt64(StatementColumn(0, 8, &isnull));
 		row->heartbeat = DatumGetInt64(StatementColumn(0, 9, &isnull));
+		row->schedule_to_start = DatumGetInt64(StatementColumn(0, 10, &isnull));
+		row->queue = StatementText(cxt, 0, 11);
+		served_by = StatementColumn(0, 12, &isnull);
+		row->served_by = isnull ? InvalidOid : DatumGetObjectId(served_by);
 	}
 	StorageLeave(&scope);
 	return row;
@@ -261,15 +267,17 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 void
 ActivityStore(const ActivityRow *row)
 {
-	Datum		values[9] = {
+	Datum		values[12] = {
 		ObjectIdGetDatum(row->owner), NameDatum(row->owner_name),
 		TextDatum(row->name), TextDatum(row->function),
 		PointerGetDatum(row->retry), TextDatum(row->compensate),
 		Int64GetDatum(row->start_to_close), Int64GetDatum(row->schedule_to_close),
-		Int64GetDatum(row->heartbeat)
+		Int64GetDatum(row->heartbeat), Int64GetDatum(row->schedule_to_start),
+		TextDatum(row->queue), ObjectIdGetDatum(row->served_by)
 	};
-	bool		nulls[9] = {
-		[4] = row->retry == NULL, [5] = row->compensate == NULL
+	bool		nulls[12] = {
+		[3] = row->function == NULL, [10] = row->queue == NULL,
+		[11] = !OidIsValid(row->served_by), [4] = row->retry == NULL, [5] = row->compensate == NULL
 	};
 
 	StatementRun(&store_activity, values, nulls);
