@@ -1,6 +1,6 @@
-# An activity that crashes the server (J2): its instance is held after it has
-# crashed alone durable.max_crashes times, and everything else completes, each
-# step once (J1).
+# An activity that crashes the server (J2), in C (test/modules/crash): its
+# instance is held after it has crashed alone durable.max_crashes times, and
+# everything else completes, each step once (J1).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -21,7 +21,6 @@ $node->start;
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION durable;
-CREATE EXTENSION plpython3u;
 CREATE ROLE app_ann LOGIN;
 CREATE ROLE app_bob LOGIN;
 GRANT USAGE ON SCHEMA durable TO app_ann, app_bob;
@@ -31,13 +30,15 @@ INSERT INTO poison VALUES (true);
 GRANT SELECT, INSERT ON effect, poison TO PUBLIC;
 CREATE FUNCTION note(id text, step int) RETURNS int LANGUAGE sql
 AS 'INSERT INTO effect VALUES (id, step) RETURNING step';
-CREATE FUNCTION die(id text) RETURNS int LANGUAGE plpython3u AS $$
-plpy.execute(plpy.prepare("INSERT INTO effect VALUES ($1, 2)", ["text"]), [id])
-if plpy.execute("SELECT deadly FROM poison")[0]["deadly"]:
-    import os, signal
-    os.kill(os.getpid(), signal.SIGSEGV)
-return 2
-$$;
+CREATE FUNCTION crash() RETURNS void LANGUAGE c AS 'crash';
+CREATE FUNCTION die(id text) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO effect VALUES (id, 2);
+	IF (SELECT deadly FROM poison) THEN
+		PERFORM crash();
+	END IF;
+	RETURN 2;
+END $$;
 CREATE FUNCTION harmless(n int) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
 	sum int := 0;

@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * crash.c
+ *	  A function that takes the server down, for the tests.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(crash);
+
+/*
+ * crash: write where nothing is, as a bug in C code would.
+ */
+Datum
+crash(PG_FUNCTION_ARGS)
+{
+	volatile int *nowhere = (volatile int *) 1;
+
+	*nowhere = 0;
+	PG_RETURN_VOID();
+}
