@@ -24,6 +24,22 @@ BEGIN
 END $$;
 SELECT durable_register('sleeps');
 
+-- A step that is slow once, and when somebody sent the fault it is to survive.
+CREATE TABLE pace (slow bool);
+INSERT INTO pace VALUES (false);
+CREATE TABLE fault (id text, at timestamptz);
+CREATE FUNCTION slow_step() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT slow FROM pace) THEN
+        PERFORM pg_sleep(60);
+    END IF;
+END $$;
+CREATE FUNCTION slow() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_call('slow_step');
+END $$;
+SELECT durable_register('slow');
+
 -- Tell how long each replayed call took, so they look at the clock.
 CREATE FUNCTION replays(n int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
