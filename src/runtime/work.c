@@ -171,9 +171,11 @@ clean_session(void)
 static void
 find_work(Transactions *tx, Oid role)
 {
+	RoleReady  *fired;
+
 	LeaseReleaseStale(role, false);
 	TransactionCommit(tx);
-	while (TimerFireDue(role) > 0)
+	while (TimerFireDue(role, &fired) > 0)
 		TransactionCommit(tx);
 	DispatchAll(role);
 	TransactionCommit(tx);
