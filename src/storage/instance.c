@@ -74,9 +74,11 @@ static Statement load_instance = {
 	SELECT_INSTANCE " WHERE i.iid = $1", 1, {INT8OID}, NULL
 };
 
+/* One that was terminated meanwhile stays so. */
 static Statement wait_instance = {
 	"UPDATE durable_internal.instance SET status = $2, awaits = $3, awaits_filter = $4,"
-	" body_failures = 0, started_at = coalesce(started_at, $5) WHERE iid = $1",
+	" body_failures = 0, started_at = coalesce(started_at, $5)"
+	" WHERE iid = $1 AND end_seq IS NULL",
 	5, {INT8OID, TEXTOID, TEXTARRAYOID, JSONBOID, TIMESTAMPTZOID}, NULL
 };
 
@@ -86,7 +88,8 @@ static Statement set_body_failures = {
 };
 
 static Statement hold_instance = {
-	"UPDATE durable_internal.instance SET suspended = 'held', reason = $2 WHERE iid = $1",
+	"UPDATE durable_internal.instance SET suspended = 'held', reason = $2"
+	" WHERE iid = $1 AND end_seq IS NULL",
 	2, {INT8OID, TEXTOID}, NULL
 };
 
