@@ -373,10 +373,11 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 	int			position = a->pass.position + 1;
 	Command    *command;
 
-	deliver_through(a, position);
 	if (unlikely(a->cancel_after >= 0) && ReplayIsCancelled(a) &&
 		!request->shielded)
 		throw_cancelled(a);
+	/* what came in at this position came to who takes it */
+	deliver_through(a, position);
 	if (request->step_id != NULL)
 		check_step_id(a, request->step_id);
 	if (position > a->ncommands)
