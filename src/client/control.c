@@ -11,10 +11,12 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/resowner.h"
 
 #include "arguments.h"
 #include "client/client.h"
@@ -135,11 +137,8 @@ durable_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*
- * end_here: end an instance that nobody runs, in this transaction.
- */
 static void
-end_here(InstanceRow *instance, const char *reason)
+write_end(InstanceRow *instance, const char *reason)
 {
 	HistoryRow	row = {.event = "WorkflowTerminated"};
 
@@ -155,6 +154,44 @@ end_here(InstanceRow *instance, const char *reason)
 	(void) InboxDrop(instance->iid);
 	WakeupAllEnded();
 	WakeupEnded(instance->chain);
+}
+
+/*
+ * end_here: end an instance that nobody runs, in this transaction.  False:
+ * somebody has come before us.
+ */
+static bool
+end_here(InstanceRow *instance, const char *reason)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool ended = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		write_end(instance, reason);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(cxt);
+		CurrentResourceOwner = owner;
+		if (!HistoryIsFenceError(error))
+			ReThrowError(error);
+		ended = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+	return ended;
 }
 
 /*
@@ -179,11 +216,11 @@ durable_terminate(PG_FUNCTION_ARGS)
 		instance = ClientFindInstance(id);
 		if (instance->ended)
 			PG_RETURN_BOOL(false);
-		if (instance->lease == 0)
-		{
-			end_here(instance, reason);
+		if (instance->lease == 0 && end_here(instance, reason))
 			PG_RETURN_BOOL(true);
-		}
+		instance = ClientFindInstance(id);
+		if (instance->ended)
+			PG_RETURN_BOOL(false);
 	}
 	ask(instance, "terminate", reason, true);
 	PG_RETURN_BOOL(true);

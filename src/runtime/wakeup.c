@@ -35,7 +35,8 @@ static int64 messages[MAX_NOTED];
 static int	nended = 0;
 static int64 ended[MAX_NOTED];
 static bool all_ended = false;
-static int64 interrupt_noted = 0;	/* the last one */
+static int	ninterrupts = 0;
+static int64 interrupts[MAX_NOTED];
 
 static void
 forget(void)
@@ -43,7 +44,7 @@ forget(void)
 	noted = scheduler_noted = scan_noted = launcher_noted = all_ended = false;
 	ready_role = InvalidOid;
 	timer_noted = 0;
-	interrupt_noted = 0;
+	ninterrupts = 0;
 	nmessages = nended = 0;
 }
 
@@ -113,8 +114,8 @@ wake_all(void)
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	if (OidIsValid(ready_role) && !wake_worker(ready_role))
 		for_scheduler = true;
-	if (interrupt_noted != 0)
-		interrupt(interrupt_noted);
+	for (int i = 0; i < ninterrupts; i++)
+		interrupt(interrupts[i]);
 	scheduler = SharedScheduler(MyDatabaseId);
 	if (scheduler != NULL && scheduler->latch != NULL)
 	{
@@ -261,7 +262,9 @@ WakeupInterrupt(int64 iid)
 	if (Shared == NULL)
 		return;
 	noted = true;
-	interrupt_noted = iid;
+	/* who is not interrupted stops at its next primitive */
+	if (ninterrupts < MAX_NOTED)
+		interrupts[ninterrupts++] = iid;
 }
 
 /*

@@ -32,6 +32,7 @@
 #include "runtime/dispatch.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
+#include "runtime/wakeup.h"
 #include "runtime/work.h"
 #include "storage/storage.h"
 
@@ -458,6 +459,8 @@ durable_run(PG_FUNCTION_ARGS)
 	{
 		take(instance);
 		run(instance->iid);
+		/* others passed it over while we had it: let them look again */
+		WakeupMessage(instance->chain);
 		instance = InstanceLoad(instance->iid);
 	}
 	PG_RETURN_TEXT_P(cstring_to_text(instance->status));

@@ -40,6 +40,16 @@
 
 static WorkerSlot *my_slot;
 
+/* Somebody wants us to leave: no fault of the role's. */
+static volatile sig_atomic_t told_to_leave = false;
+
+static void
+on_sigterm(SIGNAL_ARGS)
+{
+	told_to_leave = true;
+	die(postgres_signal_arg);
+}
+
 /*
  * worker_exit: make room.  What we had claimed was given back before
  * (lease.c), or is stale now.
@@ -62,7 +72,7 @@ worker_exit(int code, Datum arg)
 			SetLatch(scheduler->latch);
 	}
 	my_slot->failed = my_slot->state == WORKER_STARTING ||
-		(my_slot->state == WORKER_BUSY && code != 0);
+		(my_slot->state == WORKER_BUSY && code != 0 && !told_to_leave);
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
@@ -254,7 +264,7 @@ DurableWorkerMain(Datum arg)
 	MemoryContext cxt;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
+	pqsignal(SIGTERM, on_sigterm);
 	BackgroundWorkerUnblockSignals();
 
 	my_slot = &Shared->workers[DatumGetInt32(arg)];
