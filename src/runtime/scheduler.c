@@ -308,8 +308,7 @@ wake_workers(Oid role, int wanted)
 			continue;
 		if (worker->leave)
 			continue;
-		/* once: told again when it has looked, it would look for nothing */
-		if (worker->state == WORKER_IDLE && !worker->woken)
+		if (worker->state == WORKER_IDLE)
 		{
 			worker->woken = true;
 			SetLatch(worker->latch);
@@ -622,29 +621,6 @@ serve_roles(const RoleReady *roles, int nroles)
 	}
 }
 
-/*
- * fire_timers: make ready what is due, and wake workers for it at once: who
- * needs more of them is found out later in the turn.
- */
-static void
-fire_timers(void)
-{
-	RoleReady  *roles;
-	int			nroles;
-	MemoryContext cxt = CurrentMemoryContext;
-
-	while ((nroles = TimerFireDue(InvalidOid, &roles)) > 0)
-	{
-		ProcessCommit();
-		LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
-		for (int i = 0; i < nroles; i++)
-			(void) wake_workers(roles[i].role, roles[i].unclaimed);
-		LWLockRelease(Shared->lock);
-		ProcessBegin();
-		MemoryContextSwitchTo(cxt);
-	}
-}
-
 static TimestampTz
 turn(bool sweep)
 {
@@ -661,7 +637,8 @@ turn(bool sweep)
 	sweep = sweep || asked.sweep;
 	if (sweep)
 		LeaseReleaseStale(InvalidOid, !my_slot->has_run);
-	fire_timers();
+	while (TimerFireDue(InvalidOid) > 0)
+		;
 	wake_for_messages(&asked, sweep);
 	ProcessCommit();
 	my_slot->has_run = true;

@@ -172,11 +172,9 @@ clean_session(void)
 static void
 find_work(Transactions *tx, Oid role)
 {
-	RoleReady  *fired;
-
 	LeaseReleaseStale(role, false);
 	TransactionCommit(tx);
-	while (TimerFireDue(role, &fired) > 0)
+	while (TimerFireDue(role) > 0)
 		TransactionCommit(tx);
 	DispatchAll(role);
 	TransactionCommit(tx);

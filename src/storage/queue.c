@@ -131,13 +131,13 @@ static Statement fire_due = {
 	"WITH due AS (DELETE FROM durable_internal.timer WHERE iid IN"
 	" (SELECT t.iid FROM durable_internal.timer t"
 	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND ($1 = 0 OR t.run_as = $1)"
-	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid, run_as),"
+	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid),"
 	" made AS (INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
 	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM due"
 	" JOIN durable_internal.instance i ON i.iid = due.iid"
 	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
 	" ON CONFLICT (iid) DO NOTHING)"
-	" SELECT due.run_as, pg_catalog.count(*)::int FROM due GROUP BY due.run_as",
+	" SELECT 1 FROM due",
 	1, {OIDOID}, NULL
 };
 
@@ -250,26 +250,6 @@ list_numbers(Statement *statement, Datum key, int64 **numbers)
 	StorageEnter(&scope);
 	count = (int) StatementExecute(statement, &key, NULL);
 	*numbers = read_numbers(cxt, count);
-	StorageLeave(&scope);
-	return count;
-}
-
-static int
-list_roles(Statement *statement, Datum key, RoleReady **roles)
-{
-	MemoryContext cxt = CurrentMemoryContext;
-	StorageScope scope;
-	int			count;
-	bool		isnull;
-
-	StorageEnter(&scope);
-	count = (int) StatementExecute(statement, &key, NULL);
-	*roles = MemoryContextAlloc(cxt, sizeof(RoleReady) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-	{
-		(*roles)[i].role = DatumGetObjectId(StatementColumn(i, 1, &isnull));
-		(*roles)[i].unclaimed = DatumGetInt32(StatementColumn(i, 2, &isnull));
-	}
 	StorageLeave(&scope);
 	return count;
 }
@@ -429,13 +409,15 @@ TimerClear(int64 iid)
 }
 
 /*
- * TimerFireDue: make ready what is due, up to a thousand at a time; the roles
- * of these.
+ * TimerFireDue: make ready what is due, up to a thousand at a time; how many
+ * there were.
  */
-int
-TimerFireDue(Oid run_as, RoleReady **roles)
+uint64
+TimerFireDue(Oid run_as)
 {
-	return list_roles(&fire_due, ObjectIdGetDatum(run_as), roles);
+	Datum		values[1] = {ObjectIdGetDatum(run_as)};
+
+	return StatementRun(&fire_due, values, NULL);
 }
 
 /*
@@ -471,7 +453,21 @@ ReadyHas(Oid run_as)
 int
 ReadyRoles(RoleReady **roles)
 {
-	return list_roles(&ready_roles, (Datum) 0, roles);
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&ready_roles, NULL, NULL);
+	*roles = MemoryContextAlloc(cxt, sizeof(RoleReady) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		(*roles)[i].role = DatumGetObjectId(StatementColumn(i, 1, &isnull));
+		(*roles)[i].unclaimed = DatumGetInt32(StatementColumn(i, 2, &isnull));
+	}
+	StorageLeave(&scope);
+	return count;
 }
 
 /*

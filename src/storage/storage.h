@@ -170,13 +170,6 @@ extern void InstanceOutcome(int64 iid, Outcome *outcome);
 
 /* ---- queue.c: what can run, what is running, what sleeps ---- */
 
-/* A role with instances that nobody has claimed. */
-typedef struct RoleReady
-{
-	Oid			role;
-	int			unclaimed;		/* up to 100 */
-} RoleReady;
-
 extern void ReadyInsert(int64 iid);
 extern void ReadyInsertMany(const int64 *iids, int count);
 extern void ReadyWithdraw(int64 iid);
@@ -192,12 +185,19 @@ extern void SuspectClear(int64 iid);
 extern int	ReadyLeases(Oid run_as, int64 **leases);
 extern void TimerSet(int64 iid, Oid run_as, TimestampTz wake_at);
 extern void TimerClear(int64 iid);
-extern int	TimerFireDue(Oid run_as, RoleReady **roles);
+extern uint64 TimerFireDue(Oid run_as);
 extern TimestampTz TimerNext(void);
 extern int	MessagesFor(Oid run_as, int64 **iids);
 extern int	MessagesAmong(const int64 *chains, int count, int64 **iids);
 extern int	MessagesCompeting(Oid run_as, int64 **iids);
 extern bool MessagesHas(int64 iid);
+
+/* A role with instances that nobody has claimed. */
+typedef struct RoleReady
+{
+	Oid			role;
+	int			unclaimed;		/* up to 100 */
+} RoleReady;
 
 extern bool ReadyHas(Oid run_as);
 extern int	ReadyRoles(RoleReady **roles);

@@ -109,12 +109,15 @@ once('many', 1000);
 my ($p99, $max) = report('many');
 cmp_ok($max, '<', 15000, 'the last of a thousand is not late by much');
 
-# Lateness one by one on an idle server (E5).
-as_ann("SELECT count(durable_start('sleeps_until', jsonb_build_array(now() + '300 ms' + i * interval '10 ms'), id => 'single-' || i)) FROM generate_series(1, 200) i");
+# Lateness one by one (E5). Other tests run beside this one, so what is asked
+# for here is the middle; bench/run shows the 99th percentile on its own.
+as_ann("SELECT count(durable_start('sleeps_until', jsonb_build_array(now() + '300 ms' + i * interval '20 ms'), id => 'single-' || i)) FROM generate_series(1, 200) i");
 all_complete('single');
 once('single', 200);
 ($p99, $max) = report('single');
 cmp_ok($p99, '<', 500, 'timers are on time');
+cmp_ok(sql("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) FROM lateness WHERE id LIKE 'single-%'"),
+	'<=', 10, 'most of them to ten milliseconds');
 
 # Timers that are set while the scheduler is busy with others.
 as_ann("SELECT count(durable_start('sleeps', jsonb_build_array(0.001 * (1 + i % 7), 20), id => 'busy-' || i)) FROM generate_series(1, 100) i");
