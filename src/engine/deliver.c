@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "utils/inval.h"
+#include "utils/timestamp.h"
 
 #include "engine/child.h"
 #include "engine/deliver.h"
@@ -43,7 +44,7 @@ DeliverHasRequest(Activation *a)
 
 /*
  * DeliverMustLook: may something have come for the instance that should not
- * wait for the body to block?
+ * wait for the body to block, or is its time over?
  */
 bool
 DeliverMustLook(Activation *a)
@@ -53,6 +54,9 @@ DeliverMustLook(Activation *a)
 	ListCell   *lc;
 
 	if (a->look || a->control_seen != ControlGeneration)
+		return true;
+	if (a->instance->deadline != 0 &&
+		a->instance->deadline <= GetCurrentTimestamp())
 		return true;
 	if (a->pass.handlers == NIL)
 		return false;

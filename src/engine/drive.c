@@ -104,8 +104,33 @@ time_out(Activation *a)
 {
 	HistoryRow	row = {.event = "WorkflowTimedOut"};
 
+	ActivationForget(a);
 	row.error = FailureMake("WF003", "the workflow timed out", NULL);
 	return CompensateOrEnd(a, "timed_out", &row);
+}
+
+/*
+ * is_late: is its time over?
+ */
+static bool
+is_late(const Activation *a)
+{
+	return a->instance->deadline != 0 &&
+		a->instance->deadline <= GetCurrentTimestamp();
+}
+
+/*
+ * end_stubborn: the body catches its cancel in a loop.
+ */
+static bool
+end_stubborn(Activation *a)
+{
+	HistoryRow	row = {.event = "WorkflowCancelled"};
+
+	UnblockFlush(a, NULL);
+	row.error = FailureMake("WF002", "the workflow was cancelled",
+							"Its body caught that in a loop.");
+	return CompensateOrEnd(a, "cancelled", &row);
 }
 
 static bool
@@ -113,6 +138,9 @@ go_on(Activation *a)
 {
 	Command    *command = a->pass.blocked_on;
 
+	/* steps in place may have taken the time */
+	if (is_late(a))
+		return time_out(a);
 	switch (DeliverRequests(a, command))
 	{
 		case DELIVERED:
@@ -146,6 +174,8 @@ act_on_outcome(Activation *a)
 		case PASS_CONTINUED:
 			SettleContinue(a);
 			return false;
+		case PASS_CANCELLED:
+			return end_stubborn(a);
 		case PASS_OPEN:
 			break;
 	}
@@ -256,8 +286,7 @@ turn(Activation *a, int64 iid)
 		return false;
 	if (a->closing != NULL)
 		return CompensateNext(a);
-	if (a->instance->deadline != 0 &&
-		a->instance->deadline <= GetCurrentTimestamp())
+	if (is_late(a))
 		return time_out(a);
 	if (a->arguments == NULL || a->function_generation != FunctionGeneration)
 	{

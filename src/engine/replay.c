@@ -338,20 +338,10 @@ ReplayIsCancelled(const Activation *a)
 static void
 throw_cancelled(Activation *a)
 {
-	Pass	   *pass = &a->pass;
-
 	/* one that does not want to hear is ended without being asked */
-	if (++pass->cancels > MAX_SWALLOWED)
+	if (++a->pass.cancels > MAX_SWALLOWED)
 	{
-		MemoryContext old = MemoryContextSwitchTo(a->pass_cxt);
-
-		pass->outcome = PASS_RAISED;
-		pass->error = palloc0(sizeof(ErrorData));
-		pass->error->elevel = ERROR;
-		pass->error->sqlerrcode = ERRCODE_DURABLE_CANCELLED;
-		pass->error->message = pstrdup("the workflow was cancelled");
-		pass->error->detail = pstrdup("Its body caught that in a loop.");
-		MemoryContextSwitchTo(old);
+		a->pass.outcome = PASS_CANCELLED;
 		leave_body(a);
 	}
 	ereport(ERROR,

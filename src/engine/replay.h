@@ -100,6 +100,7 @@ typedef enum PassOutcome
 	PASS_RAISED,				/* error */
 	PASS_BLOCKED,				/* needs blocked_on to come to its end */
 	PASS_CONTINUED,				/* as a new run: result is its input */
+	PASS_CANCELLED,				/* but would not hear of it */
 	PASS_VERDICT				/* must not go on: reason */
 } PassOutcome;
 
