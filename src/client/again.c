@@ -16,6 +16,7 @@
 #include "arguments.h"
 #include "client/client.h"
 #include "durable.h"
+#include "engine/child.h"
 #include "engine/json.h"
 #include "engine/start.h"
 #include "runtime/wakeup.h"
@@ -34,6 +35,7 @@ durable_retry(PG_FUNCTION_ARGS)
 	InstanceRow *instance;
 	Outcome		outcome;
 	HistoryRow	row = {.event = "WorkflowRetried"};
+	int			position;
 
 	ClientEnterToWrite("durable_retry");
 	instance = ClientFindInstance(id);
@@ -58,6 +60,9 @@ durable_retry(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("instance \"%s\" is being retried by another session", id)));
 	HistoryAppend(instance->iid, &row);
+	/* what comes after the step is not there any more, its children neither */
+	position = JsonGetInt(outcome.data, "position");
+	ChildrenTellAgain(instance->iid, position != 0 ? position : PG_INT32_MAX);
 	ReadyInsert(instance->iid);
 	WakeupReady(instance->run_as);
 	PG_RETURN_VOID();

@@ -185,6 +185,7 @@ apply_row(Command *command, const HistoryRow *row)
 {
 	command->recorded = true;
 	command->seq = row->seq;
+	command->restarted = false;
 	command->state = command_events[find_event(row->event)].state;
 	command->result = row->result;
 	command->error = row->error;
@@ -259,6 +260,7 @@ retry_from(Activation *a, int position)
 
 	if (position == 0 || position > a->ncommands)
 		return;
+	a->retried_through = Max(a->retried_through, a->ncommands);
 	while (a->ncommands > position)
 	{
 		command = a->commands[--a->ncommands];
@@ -372,6 +374,7 @@ ActivationReadHistory(Activation *a)
 	a->closing = NULL;
 	a->queued = false;
 	a->cancel_reason = NULL;
+	a->retried_through = 0;
 	a->fork_through = 0;
 	a->forks = NIL;
 	a->subscribed = a->instance->chain != a->instance->iid;
@@ -483,7 +486,8 @@ ActivationIssue(Activation *a, const CommandRequest *request)
 void
 ActivationForget(Activation *a)
 {
-	while (a->ncommands > 0 && !a->commands[a->ncommands - 1]->recorded)
+	while (a->ncommands > 0 && !a->commands[a->ncommands - 1]->recorded &&
+		   !a->commands[a->ncommands - 1]->restarted)
 	{
 		Command    *command = a->commands[--a->ncommands];
 

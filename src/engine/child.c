@@ -69,8 +69,9 @@ start(Activation *a, Command *command, StartRequest *request)
 	request->tags = JsonEmpty();
 	request->parent = a->instance;
 	request->parent_position = command->position;
-	request->on_conflict = command->restarted ? CONFLICT_RESTART_FAILED :
-		CONFLICT_ERROR;
+	/* before a retry this position may have had a child of the same id */
+	request->on_conflict = command->position <= a->retried_through ?
+		CONFLICT_RESTART : CONFLICT_ERROR;
 	StartInstance(request);
 }
 
@@ -319,5 +320,25 @@ ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
 		(void) InboxInsert(child->parent_chain, "child", "",
 						   JsonObjectEnd(&payload));
 		WakeupMessage(child->parent_chain);
+	}
+}
+
+/*
+ * ChildrenTellAgain: a parent goes on that had ended, and does not know of
+ * children that ended since: of those before that position.
+ */
+void
+ChildrenTellAgain(int64 parent, int before)
+{
+	int64	   *iids;
+	int			count = InstanceEndedChildren(parent, before, &iids);
+
+	for (int i = 0; i < count; i++)
+	{
+		InstanceRow *child = InstanceLoad(iids[i]);
+		Outcome		outcome;
+
+		InstanceOutcome(child->iid, &outcome);
+		ChildTellParent(child, child->status, outcome.result, outcome.error);
 	}
 }

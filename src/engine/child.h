@@ -21,6 +21,7 @@ extern bool ChildIs(const Command *command);
 extern bool ChildIsOpen(const Command *command);
 extern void ChildrenCancel(Activation *a);
 extern void ChildrenClose(Activation *a);
+extern void ChildrenTellAgain(int64 parent, int before);
 extern void ChildrenTerminate(int64 parent);
 extern void ChildTellParent(const InstanceRow *child, const char *status,
 							Jsonb *result, Jsonb *error);

@@ -385,6 +385,9 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 			MemoryContextSwitchTo(old);
 		}
 	}
+	/* it is to be started again, by what is asked for now */
+	if (command->restarted)
+		command->options = ActivationKeep(a, request->options);
 	command->shielded = request->shielded;
 	command->limits = request->limits;
 	if (command->kind == COMMAND_ACTIVITY && command->state == COMMAND_ISSUED)

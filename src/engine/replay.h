@@ -68,7 +68,7 @@ typedef struct Command
 	bool		shielded;		/* is not interrupted by a cancel */
 	Oid			function;		/* one of ours that is an activity */
 	Jsonb	   *options;		/* of a child */
-	bool		restarted;		/* it failed, and is to be started again */
+	bool		restarted;		/* it failed, and another one is to be started */
 	const int  *handles;		/* what is awaited: positions, of this pass */
 	int			nhandles;
 	bool		any;			/* one of them is enough */
@@ -214,6 +214,7 @@ typedef struct Activation
 	int			cancel_after;	/* a cancel was delivered then, -1: none */
 	int			cancel_in;		/* the command it ended the wait in, 0: none */
 	char	   *cancel_reason;
+	int			retried_through;	/* positions that were taken once before */
 	int			fork_through;	/* positions that were copied */
 	List	   *forks;			/* the seeds they were made with */
 	bool		subscribed;		/* to events */

@@ -185,7 +185,8 @@ check_duplicate(const InstanceRow *known, OnConflict on_conflict,
 {
 	/* who could have started it learns nothing new */
 	bool		same = strcmp(known->workflow, wanted->workflow) == 0 &&
-		may_see(known, wanted);
+		may_see(known, wanted) &&
+		(wanted->parent == 0 || wanted->parent == known->parent);
 
 	if (on_conflict == CONFLICT_ERROR || !same)
 		ereport(ERROR,

@@ -52,7 +52,7 @@ static Statement copy_rows = {
 	" SELECT $2, pg_catalog.row_number() OVER (ORDER BY h.seq) + 1, h.position, h.event, h.name, h.step_id,"
 	" h.args, h.result, h.error, h.data, h.attempt, h.wake_at, h.started_at, h.at"
 	" FROM durable_internal.history h WHERE h.iid = $1 AND h.seq > 1 AND (h.position <= $3"
-	" OR h.event = 'WorkflowForked'"
+	" OR h.event IN ('WorkflowForked', 'WorkflowRetried')"
 	" OR h.event IN ('SignalHandled', 'UpdateCompleted') AND (h.data ->> 'at')::int <= $3)",
 	3, {INT8OID, INT8OID, INT4OID}, NULL
 };

@@ -122,11 +122,25 @@ static Statement is_open = {
 	1, {INT8OID}, NULL
 };
 
+static Statement is_for_later = {
+	"SELECT 1 FROM durable_internal.instance i JOIN durable_internal.timer t ON t.iid = i.iid"
+	" WHERE i.iid = $1 AND i.status = 'pending' AND t.wake_at > pg_catalog.clock_timestamp()",
+	1, {INT8OID}, NULL
+};
+
 static Statement find_outcome = {
 	"SELECT h.result, h.error, h.data, h.seq FROM durable_internal.instance i"
 	" JOIN durable_internal.history h ON h.iid = i.iid AND h.seq = i.end_seq"
 	" WHERE i.iid = $1",
 	1, {INT8OID}, NULL
+};
+
+/* Of each position the last one, if it has ended. */
+static Statement ended_children = {
+	"SELECT c.iid FROM (SELECT DISTINCT ON (i.parent_position) i.iid, i.end_seq FROM durable_internal.instance i"
+	" WHERE i.parent = $1 AND i.parent_position < $2 ORDER BY i.parent_position, i.iid DESC) c"
+	" WHERE c.end_seq IS NOT NULL",
+	2, {INT8OID, INT4OID}, NULL
 };
 
 /*
@@ -366,4 +380,37 @@ InstanceIsOpen(int64 iid)
 	Datum		values[1] = {Int64GetDatum(iid)};
 
 	return StatementRun(&is_open, values, NULL) > 0;
+}
+
+/*
+ * InstanceEndedChildren: the children of a run that have ended, of those
+ * before that position; how many there are.
+ */
+int
+InstanceEndedChildren(int64 parent, int before, int64 **iids)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[2] = {Int64GetDatum(parent), Int32GetDatum(before)};
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&ended_children, values, NULL);
+	*iids = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*iids)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
+ * InstanceIsForLater: was it started with a time that has not come?
+ */
+bool
+InstanceIsForLater(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return StatementRun(&is_for_later, values, NULL) > 0;
 }

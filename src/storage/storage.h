@@ -150,6 +150,8 @@ extern void InstanceWait(int64 iid, const char *status, List *awaits,
 						 Jsonb *filter, TimestampTz started_at);
 extern bool InstanceIsOpen(int64 iid);
 extern bool InstancePause(int64 iid);
+extern int	InstanceEndedChildren(int64 parent, int before, int64 **iids);
+extern bool InstanceIsForLater(int64 iid);
 extern bool InstanceReopen(int64 iid, int end_seq, TimestampTz deadline);
 extern void InstanceSetBodyFailures(int64 iid, int failures);
 extern void InstanceHold(int64 iid, const char *reason);
