@@ -240,16 +240,22 @@ durable_pause(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
 	InstanceRow *instance;
+	int64		tried = 0;
+	bool		paused = false;
 
 	ClientEnterToWrite("durable_pause");
-	instance = ClientFindInstance(id);
-	ReadyWithdraw(instance->iid);
-	if (!InstancePause(instance->iid))
+	/* one that continues as new while we wait for its row has a next run */
+	while (!paused && (instance = ClientFindInstance(id))->iid != tried)
 	{
+		tried = instance->iid;
+		ReadyWithdraw(tried);
+		paused = InstancePause(tried);
 		/* what was withdrawn is not to be lost */
-		ReadyInsert(instance->iid);
-		PG_RETURN_BOOL(false);
+		if (!paused)
+			ReadyInsert(tried);
 	}
+	if (!paused)
+		PG_RETURN_BOOL(false);
 	ControlChanged();
 	PG_RETURN_BOOL(true);
 }
@@ -278,7 +284,8 @@ durable_resume(PG_FUNCTION_ARGS)
 				 errmsg("the role of instance \"%s\" does not exist any more", id),
 				 errdetail("Its role was \"%s\".", instance->run_as_name)));
 	resumed = InstanceResume(instance->iid, role);
-	if (resumed)
+	/* what is to start later has a timer still */
+	if (resumed && !InstanceIsForLater(instance->iid))
 	{
 		ReadyInsert(instance->iid);
 		WakeupReady(instance->run_as);

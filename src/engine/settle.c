@@ -279,6 +279,12 @@ SettleContinue(Activation *a)
 	carried.at = row.at;
 	if (carried.data != NULL)
 		HistoryAppend(next->iid, &carried);
+	/* a pause that came while this run went on is the next one's */
+	if (InstanceLoad(instance->iid)->suspended)
+	{
+		ReadyWithdraw(next->iid);
+		(void) InstancePause(next->iid);
+	}
 	WakeupReady(next->run_as);
 	SettleCommit(a);
 }

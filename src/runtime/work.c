@@ -459,7 +459,8 @@ durable_run(PG_FUNCTION_ARGS)
 		run(instance->iid);
 		/* others passed it over while we had it: let them look again */
 		WakeupMessage(instance->chain);
-		instance = InstanceLoad(instance->iid);
+		/* it may have continued as new */
+		instance = ClientFindInstance(id);
 	}
 	PG_RETURN_TEXT_P(cstring_to_text(instance->status));
 }
