@@ -139,6 +139,10 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 static Delivery
 terminate(Activation *a, Command *command, Jsonb *request)
 {
+	Jsonb	  **ignored;
+
+	/* done, not dropped */
+	(void) InboxTakeAll(a->instance->chain, "terminate", &ignored);
 	if (command != NULL)
 		UnblockFlush(a, command);
 	SettleEndByRequest(a, "cancelled", "WorkflowTerminated", "WF002",
@@ -160,6 +164,34 @@ is_to_stop(Activation *a)
 	a->instance->suspended = now->suspended;
 	a->instance->parked = now->parked;
 	return now->suspended || now->parked;
+}
+
+/*
+ * DeliverBeforeStart: one that is cancelled before it has run has nothing to
+ * clean up, and is not begun.  True: it has ended.
+ */
+bool
+DeliverBeforeStart(Activation *a)
+{
+	Jsonb	   *request;
+	const char *kind = NULL;
+
+	if (a->look && a->next_seq == 2)
+		kind = InboxControl(a->instance->chain, &request);
+	if (kind == NULL)
+		return false;
+	if (strcmp(kind, "terminate") == 0)
+		(void) terminate(a, NULL, request);
+	else
+	{
+		Jsonb	  **ignored;
+
+		(void) InboxTakeAll(a->instance->chain, "cancel", &ignored);
+		SettleEndByRequest(a, "cancelled", "WorkflowCancelled", "WF002",
+						   "the workflow was cancelled",
+						   JsonGetText(request, "reason"));
+	}
+	return true;
 }
 
 /*

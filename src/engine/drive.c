@@ -272,7 +272,7 @@ load(Activation *a, int64 iid)
 	a->look = a->instance->requested;
 	a->sandbox = SandboxModeFromText(a->instance->sandbox);
 	ActivationReadHistory(a);
-	return role_is_same(a);
+	return !DeliverBeforeStart(a) && role_is_same(a);
 }
 
 /*
