@@ -85,9 +85,18 @@ BEGIN
     PERFORM durable_call('act', '["continued"]');
     RETURN 'not cancelled';
 END $$;
-SELECT durable_register('continues');
-SELECT durable_start('continues', id => 'cancelled');
-SELECT durable_cancel('cancelled');
+CREATE FUNCTION cancels(id text) RETURNS bool LANGUAGE sql AS 'SELECT durable_cancel(id)';
+CREATE FUNCTION continues_cancelled(n int DEFAULT 0) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF n = 0 THEN
+        PERFORM durable_call('cancels', jsonb_build_array(durable_instance_id()));
+        PERFORM durable_continue_as_new('[1]');
+    END IF;
+    PERFORM durable_call('act', '["continued"]');
+    RETURN 'not cancelled';
+END $$;
+SELECT durable_register('continues'), durable_register('continues_cancelled');
+SELECT durable_start('continues_cancelled', id => 'cancelled');
 CALL durable_work();
 SELECT run, status FROM durable.instances WHERE id = 'cancelled' ORDER BY run;
 -- its own pause, too
