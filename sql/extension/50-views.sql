@@ -46,10 +46,12 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
            e.data ->> 'compensation' AS compensation,
            i.run_as_name AS run_as, i.priority, i.tags,
            i.created_at, i.started_at, i.ended_at, t.wake_at, i.deadline,
-           p.id AS parent_id, p.run AS parent_run, i.parent_position
+           -- not joined: a barrier lets no index be used for that
+           (SELECT p.id FROM durable_internal.visible_instance p WHERE p.iid = i.parent) AS parent_id,
+           (SELECT p.run FROM durable_internal.visible_instance p WHERE p.iid = i.parent) AS parent_run,
+           i.parent_position
       FROM durable_internal.visible_instance i
       LEFT JOIN durable_internal.workflow w ON w.name = i.workflow
-      LEFT JOIN durable_internal.visible_instance p ON p.iid = i.parent
       LEFT JOIN durable_internal.history s ON s.iid = i.iid AND s.seq = 1
       LEFT JOIN durable_internal.history e ON e.iid = i.iid AND e.seq = i.end_seq
       LEFT JOIN durable_internal.ready r ON r.iid = i.iid
