@@ -20,6 +20,7 @@
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/settle.h"
+#include "engine/step.h"
 #include "engine/unblock.h"
 #include "runtime/wakeup.h"
 
@@ -474,6 +475,18 @@ deliver_batch(Activation *a, Command *command, int position, Datum names)
 }
 
 /*
+ * is_to_wait: is the body blocked on what does not run now?  An activity may
+ * be one that is not yet due: then an update must not be left, for it would
+ * wake the instance again and again.
+ */
+static bool
+is_to_wait(const Command *command)
+{
+	return command != NULL &&
+		(command->kind != COMMAND_ACTIVITY || !StepIsDue(command));
+}
+
+/*
  * DeliverMessages: handle what the body has handlers for, while it is blocked
  * on a command or (NULL) when it has returned.  False: the activation is over.
  */
@@ -488,7 +501,7 @@ DeliverMessages(Activation *a, Command *command)
 
 	/* an update that nobody handles is answered too, when it is time to wait */
 	if (a->pass.handlers == NIL &&
-		(command == NULL || command->kind == COMMAND_ACTIVITY || !a->instance->updates))
+		(!a->instance->updates || !is_to_wait(command)))
 		return true;
 	foreach(lc, a->pass.handlers)
 	{
