@@ -36,3 +36,13 @@ SELECT position, step_id, kind, name, state, attempts, args,
 SELECT seq, event, name, attempt, result, error ->> 'message' AS error
   FROM durable.events WHERE id = 'order-42' ORDER BY seq;
 SELECT item, available FROM stock;
+\set ECHO none
+
+\echo
+\echo '--- An order that cannot be paid: what was done for it is undone.'
+\set ECHO queries
+SELECT durable_start('order_workflow', '{"order_id": 43, "item": "book", "amount": 5000}', id => 'order-43');
+SELECT pg_sleep(1) \g /dev/null
+SELECT id, status, compensation, error ->> 'message' AS error FROM durable.instances WHERE id = 'order-43';
+SELECT seq, event, step_id, name FROM durable.events WHERE id = 'order-43' ORDER BY seq;
+SELECT item, available FROM stock;

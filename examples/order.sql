@@ -11,8 +11,17 @@ BEGIN ATOMIC
     UPDATE stock SET available = available - 1 WHERE stock.item = reserve_stock.item RETURNING available;
 END;
 
+-- What undoes it, should a later step fail: it gets the arguments of the step that it asks for.
+CREATE FUNCTION release_stock(item text) RETURNS void LANGUAGE sql
+BEGIN ATOMIC
+    UPDATE stock SET available = available + 1 WHERE stock.item = release_stock.item;
+END;
+
 CREATE FUNCTION charge_card(order_id int, amount numeric) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
+    IF amount > 1000 THEN
+        PERFORM durable_fail('card declined');      -- no use to try again
+    END IF;
     -- the bank does not answer at the first attempt
     IF durable_attempt() = 1 THEN
         RAISE EXCEPTION 'no answer from the bank' USING ERRCODE = 'connection_failure';
@@ -33,7 +42,8 @@ DECLARE
     approval jsonb;
     tracking uuid;
 BEGIN
-    PERFORM durable_call('reserve_stock', jsonb_build_object('order_id', order_id, 'item', item));
+    PERFORM durable_call('reserve_stock', jsonb_build_object('order_id', order_id, 'item', item),
+                         compensate => 'release_stock');
     PERFORM durable_call('charge_card', jsonb_build_object('order_id', order_id, 'amount', amount),
                          retry => durable_retry_policy(initial => '100 ms', non_retryable => '{P0002,22}'));
 
