@@ -51,7 +51,16 @@ for my $call (
 	q{SELECT durable_run('waiting')},        q{CALL durable_work()},
 	q{SELECT durable_resume('waiting')},     q{SELECT durable_register('steps')},
 	q{SELECT durable_unregister('steps')},   q{SELECT durable_register_activity('act')},
-	q{SELECT durable_status('waiting')},     q{SELECT durable_result('completed')})
+	q{SELECT durable_status('waiting')},     q{SELECT durable_result('completed')},
+	q{SELECT durable_signal_start('steps', '{}', 'waiting', 'go')},
+	q{SELECT durable_publish('news')},       q{SELECT durable_query('waiting')},
+	q{SELECT durable_update('waiting', 'u')}, q{SELECT durable_update_result(1)},
+	q{CALL durable_update_wait('waiting', 'u', '{}', '1 s')},
+	q{SELECT durable_cancel('waiting')},     q{SELECT durable_terminate('waiting')},
+	q{SELECT durable_pause('waiting')},      q{SELECT durable_pause_workflow('steps')},
+	q{SELECT durable_resume_workflow('steps')},
+	q{SELECT durable_pause_all()},           q{SELECT durable_resume_all()},
+	q{SELECT durable_retry('completed')},    q{SELECT durable_fork('completed', 1)})
 {
 	my ($name) = $call =~ /(durable_\w+)/;
 	my ($status, $out, $err) = $standby->psql('postgres', $call);
