@@ -444,6 +444,13 @@ finish(Activation *a)
 	SettleEnd(a, closing->status, &row);
 }
 
+static void
+wait_undone(Activation *a, List *awaits, TimestampTz wake_at)
+{
+	DeliverRefuse(a);
+	SettleWait(a, "compensating", awaits, NULL, wake_at);
+}
+
 /*
  * CompensateNext: undo the next step, or end.  True: there is more to do now.
  */
@@ -460,7 +467,7 @@ CompensateNext(Activation *a)
 		ChildResults(a);
 		if (has_open_sibling(a))
 		{
-			SettleWait(a, "compensating", list_make1("child:"), NULL, 0);
+			wait_undone(a, list_make1("child:"), 0);
 			return false;
 		}
 	}
@@ -480,7 +487,7 @@ CompensateNext(Activation *a)
 	}
 	if (!StepIsDue(undo))
 	{
-		SettleWait(a, "compensating", NIL, NULL, undo->wake_at);
+		wait_undone(a, NIL, undo->wake_at);
 		return false;
 	}
 	if (a->dirty)

@@ -476,14 +476,37 @@ deliver_batch(Activation *a, Command *command, int position, Datum names)
 
 /*
  * is_to_wait: is the body blocked on what does not run now?  An activity may
- * be one that is not yet due: then an update must not be left, for it would
+ * be one that is not yet due, or done elsewhere: then an update must not be left, for it would
  * wake the instance again and again.
  */
 static bool
-is_to_wait(const Command *command)
+is_to_wait(Activation *a, const Command *command)
 {
 	return command != NULL &&
-		(command->kind != COMMAND_ACTIVITY || !StepIsDue(command));
+		(command->kind != COMMAND_ACTIVITY || !StepIsDue(command) ||
+		 StepIsRemote(a, command));
+}
+
+/*
+ * DeliverRefuse: while an instance is being undone nothing is handled; what
+ * would wake it again and again is answered.
+ */
+void
+DeliverRefuse(Activation *a)
+{
+	InboxRow   *messages;
+	Jsonb	  **ignored;
+	int			count = InboxTakeAll(a->instance->chain, "cancel", &ignored);
+
+	a->dirty = a->dirty || count > 0;
+	count = InboxList(a->instance->chain, TextArray(NIL), MAX_BATCH, &messages);
+	for (int i = 0; i < count; i++)
+	{
+		Handled		handled = {.message = &messages[i]};
+
+		reject(&handled, "WF005", "the instance is being undone");
+		record_handled(a, 0, &handled, 1, NULL);
+	}
 }
 
 /*
@@ -501,7 +524,7 @@ DeliverMessages(Activation *a, Command *command)
 
 	/* an update that nobody handles is answered too, when it is time to wait */
 	if (a->pass.handlers == NIL &&
-		(!a->instance->updates || !is_to_wait(command)))
+		(!a->instance->updates || !is_to_wait(a, command)))
 		return true;
 	foreach(lc, a->pass.handlers)
 	{

@@ -22,6 +22,7 @@ extern bool DeliverBeforeStart(Activation *a);
 extern bool DeliverMustLook(Activation *a);
 extern Delivery DeliverRequests(Activation *a, Command *command);
 extern bool DeliverMessages(Activation *a, Command *command);
+extern void DeliverRefuse(Activation *a);
 extern bool DeliverIsMet(Activation *a, Command *condition, bool *met);
 
 #endif							/* DURABLE_DELIVER_H */

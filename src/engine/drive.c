@@ -71,6 +71,12 @@ end_by_error(Activation *a)
 	HistoryRow	row = {.event = "WorkflowFailed"};
 	JsonbParseState *data;
 
+	/* a cancel with force met the body, not an activity */
+	if (own && ErrorIsCancel(error) && DeliverHasRequest(a))
+	{
+		a->look = true;
+		return true;
+	}
 	if (own && ErrorIsEnvironment(error))
 	{
 		SettlePostpone(a, error);

@@ -92,6 +92,29 @@ EXCEPTION WHEN SQLSTATE 'WF005' OR deadlock_detected THEN
 END $$;
 SQL
 	work => "CALL durable_work(5);\n",
+	cancel => <<'SQL',
+SELECT durable_cancel(id, force => random() < 0.5)
+  FROM (SELECT id FROM durable_internal.instance WHERE end_seq IS NULL ORDER BY random() LIMIT 1) x;
+SQL
+	pause => <<'SQL',
+SELECT durable_pause(id)
+  FROM (SELECT id FROM durable_internal.instance WHERE end_seq IS NULL ORDER BY random() LIMIT 1) x;
+SELECT durable_pause_workflow('by_procedure') WHERE random() < 0.3;
+SQL
+	resume => <<'SQL',
+DO $$
+DECLARE
+	chosen text;
+BEGIN
+	SELECT id INTO chosen FROM durable_internal.instance
+	 WHERE end_seq IS NULL AND suspended = 'paused' ORDER BY random() LIMIT 1;
+	IF chosen IS NOT NULL THEN
+		PERFORM durable_resume(chosen);
+	END IF;
+	PERFORM durable_resume_workflow('by_procedure');
+EXCEPTION WHEN SQLSTATE 'WF005' THEN
+END $$;
+SQL
 	disturb => <<'SQL',
 SELECT CASE WHEN random() < 0.5 THEN pg_cancel_backend(pid) ELSE pg_terminate_backend(pid) END
   FROM pg_stat_activity
@@ -101,7 +124,9 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 SELECT pg_sleep(0.1);
 SQL
 );
-my %weight = (start => 4, signal => 8, run => 1, work => 1, disturb => 1);
+my %weight = (
+	start => 4, signal => 8, run => 1, work => 1, disturb => 1,
+	cancel => 1, pause => 1, resume => 2);
 my @files;
 foreach my $name (sort keys %scripts)
 {
@@ -120,6 +145,11 @@ my ($transactions) = $out =~ /transactions actually processed: (\d+)/;
 ok($transactions, 'the hunt ran') or diag($out, $err);
 unlike($err, qr/aborted/, 'no session met an error it should not meet') or diag($err);
 
+# what the hunt left paused goes on
+$node->safe_psql('postgres', <<'SQL');
+SELECT durable_resume_workflow('by_procedure');
+SELECT durable_resume(id) FROM durable.instances WHERE status = 'paused';
+SQL
 ok( $node->poll_query_until('postgres',
 		'SELECT count(*) = 0 FROM durable_internal.instance WHERE end_seq IS NULL'),
 	'every instance ends')
@@ -131,18 +161,23 @@ sub zero
 	my ($query, $name) = @_;
 	return is($node->safe_psql('postgres', "SELECT count(*) FROM ($query) x"), '0', $name);
 }
-zero(q{SELECT FROM durable.instances WHERE status <> 'completed'}, 'and has completed');
+zero(q{SELECT FROM durable.instances WHERE status NOT IN ('completed', 'cancelled')}, 'and has completed or was cancelled');
+zero(q{SELECT FROM durable.instances i WHERE status = 'cancelled'
+       AND NOT EXISTS (SELECT FROM durable.events e WHERE e.id = i.id AND e.event = 'WorkflowCancelled')}, 'as its history says');
 zero(q{SELECT FROM effect GROUP BY id, step HAVING count(*) > 1}, 'no step had its effect twice');
-zero(q{SELECT FROM durable.instances i WHERE 3 <> (SELECT count(*) FROM effect e WHERE e.id = i.id)}, 'nor not at all');
+zero(q{SELECT FROM durable.instances i WHERE status = 'completed'
+       AND 3 <> (SELECT count(*) FROM effect e WHERE e.id = i.id)}, 'nor not at all');
+zero(q{SELECT FROM durable_internal.parked}, 'nothing is left parked');
 zero(q{SELECT FROM durable_internal.history GROUP BY iid HAVING count(*) <> max(seq)}, 'no history has a gap');
 zero(q{SELECT FROM durable_internal.ready}, 'nothing is left in the queue');
 zero(q{SELECT FROM durable_internal.timer}, 'no timer is left');
 is( $node->safe_psql('postgres', <<'SQL'),
 SELECT (SELECT count(*) FROM sent) -
        (SELECT count(*) FROM durable_internal.history WHERE event = 'SignalReceived') -
-       (SELECT count(*) FROM durable_internal.inbox)
+       (SELECT count(*) FROM durable_internal.history WHERE event = 'MessageDropped' AND data ->> 'kind' = 'signal') -
+       (SELECT count(*) FROM durable_internal.inbox WHERE kind = 'signal')
 SQL
-	'0', 'every signal was received once or is unread');
+	'0', 'every signal was received once or was dropped with the end');
 unlike(slurp_file($node->logfile), qr/PANIC|was terminated by signal|lacks position/, 'the server kept its calm');
 note($node->safe_psql('postgres', 'SELECT count(*) FROM durable.instances') . " instances, $transactions transactions");
 
