@@ -65,3 +65,31 @@ BEGIN
     PERFORM durable_wait_signal('never');
 END $$;
 SELECT durable_register('replays', sandbox => 'off'), durable_register('replays_perform', sandbox => 'off');
+
+CREATE FUNCTION receives(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..n LOOP
+        PERFORM durable_wait_signal('go');
+    END LOOP;
+END $$;
+
+CREATE FUNCTION counted(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('goal', state -> 'goal', 'n', coalesce((state ->> 'n')::int, 0) + 1)
+$$;
+CREATE FUNCTION is_counted(state jsonb) RETURNS bool LANGUAGE sql AS $$
+    SELECT (state ->> 'n')::int >= (state ->> 'goal')::int
+$$;
+CREATE FUNCTION counts(n int) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_set_state(jsonb_build_object('goal', n));
+    PERFORM durable_on_signal('add', 'counted');
+    PERFORM durable_wait_until('is_counted');
+    RETURN durable_state();
+END $$;
+
+CREATE FUNCTION listens() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_subscribe('news');
+    RETURN durable_wait_event('news');
+END $$;
+SELECT durable_register(name) FROM unnest('{receives,counts,listens}'::text[]) name;
