@@ -21,6 +21,7 @@
 #include "executor/spi.h"
 #include "jit/jit.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -87,6 +88,13 @@ StorageEnter(StorageScope *scope)
 	(void) set_config_option("search_path", "pg_catalog, pg_temp",
 							 PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	/*
+	 * A plan made while a queue is empty is kept when it is long: it must
+	 * not read the whole of it.
+	 */
+	if (enable_seqscan)
+		(void) set_config_option("enable_seqscan", "off", PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	/* never worth its while for our statements */
 	if (jit_enabled)
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION,
