@@ -54,6 +54,10 @@ else
 
 OBJS := $(patsubst %.c,%.o,$(filter-out src/bin/%,$(sort $(wildcard src/*.c src/*/*.c))))
 
+# PGXS builds a module or programs, not both: the rules are below.
+worker = build/durable-worker
+worker_files := $(sort $(wildcard src/bin/*.[ch]))
+
 extension_sql := $(sort $(wildcard sql/extension/[0-9]*.sql))
 DATA = $(wildcard sql/extension/durable--*--*.sql)
 DATA_built = durable--$(EXTVERSION).sql
@@ -71,7 +75,7 @@ REGRESS_OPTS = --encoding=UTF8
 ISOLATION := $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --load-extension=durable
 
-EXTRA_CLEAN = $(wildcard durable--*.sql) META.json $(OBJS:.o=.d) build/flags \
+EXTRA_CLEAN = $(wildcard durable--*.sql) META.json $(OBJS:.o=.d) build/flags $(worker) \
 	results regression.diffs regression.out output_iso
 
 PG_CONFIG ?= $(shell test/tools/pg-config)
@@ -97,6 +101,21 @@ build/flags: FORCE
 $(OBJS): build/flags
 -include $(OBJS:.o=.d)
 
+all: $(worker)
+$(worker): $(worker_files) durable.control build/flags
+	$(CC) $(filter-out -MMD -MP -Wno-unused-parameter,$(CFLAGS)) -I$(includedir) \
+		-DDURABLE_VERSION='"$(EXTVERSION)"' $(filter %.c,$^) -o $@ \
+		$(LDFLAGS) $(LDFLAGS_EX) -L$(libdir) -lpq
+
+install: install-worker
+install-worker: $(worker)
+	$(MKDIR_P) '$(DESTDIR)$(bindir)'
+	$(INSTALL_PROGRAM) $(worker) '$(DESTDIR)$(bindir)/durable-worker$(X)'
+
+uninstall: uninstall-worker
+uninstall-worker:
+	rm -f '$(DESTDIR)$(bindir)/durable-worker$(X)'
+
 META.json: META.json.in durable.control
 	sed 's/@VERSION@/$(EXTVERSION)/g' $< >$@
 
@@ -110,6 +129,6 @@ distclean: remove-build
 remove-build: clean
 	test/tools/remove-build
 
-.PHONY: FORCE dist remove-build
+.PHONY: FORCE dist remove-build install-worker uninstall-worker
 
 endif

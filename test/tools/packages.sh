@@ -42,6 +42,8 @@ debian_major() {
 		sed -n 's/^Depends:.*postgresql-\([0-9]*\).*/\1/p'
 }
 
+has_libpq() { test -f "$("$1" --includedir)/libpq-fe.h"; }
+
 missing=()
 need() {
 	local package=$1
@@ -60,6 +62,7 @@ find_missing() {
 	need "postgresql-$major" test -x "$bin/initdb"
 	# pgxs itself comes with the client's package
 	need "postgresql-server-dev-$major" test -f "/usr/include/postgresql/$major/server/postgres.h"
+	need libpq-dev has_libpq "$bin/pg_config"
 	need "postgresql-$major-pgtap" test -f "$extensions/pgtap.control"
 	need "postgresql-$major-cron" test -f "$extensions/pg_cron.control"
 	need "postgresql-plpython3-$major" test -f "$extensions/plpython3u.control"
