@@ -178,6 +178,8 @@ act_on_outcome(Activation *a)
 		case PASS_RETURNED:
 			return end_by_return(a);
 		case PASS_CONTINUED:
+			/* what was added last is to be carried over, too */
+			UnblockFlush(a, NULL);
 			SettleContinue(a);
 			return false;
 		case PASS_CANCELLED:
