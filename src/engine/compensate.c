@@ -356,6 +356,9 @@ begin(Activation *a, const char *status, HistoryRow *end)
 	JsonbParseState *data;
 
 	ChildrenClose(a);
+	/* a client that has one learns from its token */
+	if (a->queued)
+		TaskDelete(a->instance->iid, 0);
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "status", status);
 	JsonObjectAddText(&data, "event", end->event);

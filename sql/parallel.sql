@@ -1,0 +1,137 @@
+-- Activities beside the body: durable_spawn, durable_map.
+SET client_min_messages = warning;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
+RESET client_min_messages;
+CREATE SCHEMA parallel;
+SET search_path = parallel, public;
+
+CREATE TABLE done (n serial, what text);
+CREATE FUNCTION note(what text) RETURNS text LANGUAGE sql AS 'INSERT INTO done (what) VALUES (what) RETURNING upper(what)';
+CREATE FUNCTION undo(what text) RETURNS void LANGUAGE sql AS $$ INSERT INTO done (what) VALUES ('undo ' || what) $$;
+CREATE FUNCTION fails(what text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_fail('cannot ' || what, 'P0042'); END $$;
+CREATE FUNCTION told() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    all_of_it text := (SELECT string_agg(what, ', ' ORDER BY n) FROM done);
+BEGIN
+    DELETE FROM done;
+    RETURN all_of_it;
+END $$;
+
+-- D17: awaited in any order; the same on replay, and nothing is spawned twice
+CREATE FUNCTION spawns() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    a int := durable_spawn('note', '["a"]');
+    b int := durable_spawn('note', '["b"]');
+    c int := durable_spawn('note', '["c"]', step_id => 'third');
+    called jsonb := durable_call('note', '["called"]');
+    got jsonb;
+BEGIN
+    got := jsonb_build_array(called, durable_await(b), durable_await(a), durable_await_all(ARRAY[c, a, b]));
+    PERFORM durable_wait_signal('go');
+    RETURN got || to_jsonb(durable_await_any(ARRAY[a, b]) IN (a, b)) || durable_await(a);
+END $$;
+SELECT durable_register('spawns');
+SELECT durable_start('spawns', id => 'spawns');
+CALL durable_work();
+SELECT status FROM durable.instances WHERE id = 'spawns';
+SELECT durable_signal('spawns', 'go');
+CALL durable_work();
+SELECT durable_result('spawns');
+SELECT count(*), string_agg(what, ' ' ORDER BY what) FROM done;
+SELECT length(told()) > 0 AS told;
+SELECT position, step_id, kind, name, state, attempts FROM durable.steps WHERE id = 'spawns' AND step_id IS NOT NULL ORDER BY position;
+-- they are steps, not instances
+SELECT id FROM durable.instances WHERE id LIKE 'spawns%';
+
+-- errors are raised by who awaits, and can be caught
+CREATE FUNCTION catches() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    good int := durable_spawn('note', '["good"]');
+    bad int := durable_spawn('fails', '["x"]');
+    got text;
+BEGIN
+    BEGIN
+        PERFORM durable_await(bad);
+    EXCEPTION WHEN SQLSTATE 'P0042' THEN
+        got := SQLERRM;
+    END;
+    BEGIN
+        PERFORM durable_await_all(ARRAY[good, bad]);
+    EXCEPTION WHEN SQLSTATE 'P0042' THEN
+        got := concat_ws(', all: ', got, SQLERRM);
+    END;
+    RETURN jsonb_build_array(got, durable_await(good));
+END $$;
+SELECT durable_register('catches');
+SELECT durable_start('catches', id => 'catches');
+CALL durable_work();
+SELECT durable_result('catches');
+SELECT told();
+
+-- durable_map: results in the order of the items, whatever the bound
+CREATE FUNCTION maps(activity text, items jsonb, max_parallel int DEFAULT NULL, on_error text DEFAULT 'fail') RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN durable_map(activity, items, max_parallel, on_error, retry => '{"max_attempts": 1}');
+END $$;
+CREATE FUNCTION odd(n int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    IF n % 2 = 0 THEN
+        RAISE EXCEPTION '% is even', n;
+    END IF;
+    RETURN nullif(n, 5);
+END $$;
+SELECT durable_register('maps');
+CREATE FUNCTION start_map(id text, args jsonb) RETURNS text LANGUAGE sql AS $$ SELECT durable_start('maps', args, id => id) $$;
+SELECT start_map('one', '["odd", [1, 3, 5, 7, 9], 1]'), start_map('two', '["odd", [1, 3, 5, 7, 9], 2]'), start_map('many', '["odd", [1, 3, 5, 7, 9], 100]'),
+       start_map('default', '["odd", [1, 3, 5, 7, 9]]'), start_map('empty', '["odd", []]');
+SELECT start_map('fail', '["odd", [1, 2, 3, 4], 2]'), start_map('collect', '["odd", [1, 2, 5, 4], 2, "collect"]'),
+       start_map('no array', '["odd", {"a": 1}]'), start_map('scalar', '["odd", 1]'), start_map('zero', '["odd", [1], 0]'),
+       start_map('choice', '["odd", [1], 1, "ignore"]'), start_map('null', '{"activity": null, "items": [1]}');
+CALL durable_work();
+SELECT id, status, result #- '{1,error,context}' #- '{3,error,context}' AS result, error ->> 'message' AS error FROM durable.instances WHERE workflow = 'maps' ORDER BY id;
+SELECT id, count(*) FROM durable.steps WHERE id IN ('one', 'two', 'many', 'empty') AND kind = 'activity' GROUP BY id ORDER BY id;
+-- what is not there holds, and goes on when mended
+SELECT start_map('unknown', '["later", [1]]');
+CALL durable_work();
+SELECT status, reason FROM durable.instances WHERE id = 'unknown';
+CREATE FUNCTION later(n int) RETURNS int LANGUAGE sql AS 'SELECT n + 1';
+SELECT durable_resume('unknown');
+CALL durable_work();
+SELECT status, result FROM durable.instances WHERE id = 'unknown';
+
+-- F1: a spawned step is undone too, by its completion; what failed is not
+CREATE FUNCTION saga() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    a int := durable_spawn('note', '["a"]', compensate => 'undo');
+    b int := durable_spawn('fails', '["b"]', compensate => 'undo');
+BEGIN
+    PERFORM durable_await(a);
+    PERFORM durable_call('note', '["c"]', compensate => 'undo');
+    PERFORM durable_await(b);
+END $$;
+SELECT durable_register('saga');
+SELECT durable_start('saga', id => 'saga');
+CALL durable_work();
+SELECT told();
+SELECT status, error ->> 'message' AS error, compensation FROM durable.instances WHERE id = 'saga';
+
+-- F8: siblings that are open are closed before anything is undone
+CREATE FUNCTION retries(what text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not yet'; END $$;
+CREATE FUNCTION closes() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_call('note', '["a"]', compensate => 'undo');
+    PERFORM durable_spawn('retries', '["b"]', compensate => 'undo', retry => durable_retry_policy(initial => '1 h', max_interval => '1 h'));
+    PERFORM durable_wait_signal('go');
+    RAISE EXCEPTION 'enough';
+END $$;
+SELECT durable_register('closes');
+SELECT durable_start('closes', id => 'closes'), durable_start('closes', id => 'cancelled');
+CALL durable_work();
+SELECT id, step_id, state FROM durable.steps WHERE id IN ('closes', 'cancelled') AND name = 'retries' ORDER BY id;
+SELECT durable_signal('closes', 'go'), durable_cancel('cancelled');
+CALL durable_work();
+SELECT told();
+SELECT id, status, compensation FROM durable.instances WHERE workflow = 'closes' ORDER BY id;
+SELECT id, step_id, state FROM durable.steps WHERE id IN ('closes', 'cancelled') AND step_id IS NOT NULL ORDER BY id, position, step_id;
+SELECT count(*) AS open FROM durable_internal.instance WHERE workflow LIKE 'durable:%' AND end_seq IS NULL;
