@@ -94,6 +94,21 @@ cancelled_event(CommandKind kind)
 }
 
 /*
+ * withdraw: a task that the body waits for; false if a client was faster, so
+ * that its result is known now.
+ */
+static bool
+withdraw(Activation *a, Command *command)
+{
+	if (command->kind != COMMAND_ACTIVITY || !a->queued)
+		return true;
+	/* waits for a client that is just completing it */
+	TaskDelete(a->instance->iid, command->position);
+	UnblockTakeResults(a);
+	return command->state == COMMAND_ISSUED;
+}
+
+/*
  * deliver_cancel: the command that the body waits in is cancelled; one that
  * was not begun never is.
  */
@@ -113,6 +128,8 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 
 	UnblockFlush(a, command);
 	ChildrenCancel(a);
+	if (interrupts)
+		interrupts = withdraw(a, command);
 	a->cancel_in = interrupts ? command->position : 0;
 	a->cancel_after = command->position - !(interrupts || command->recorded);
 	/* a child goes its own way: only our waiting for it is over */
@@ -120,9 +137,6 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 	{
 		HistoryRow	end = {.event = cancelled_event(command->kind)};
 
-		/* a client that has it learns from its token */
-		if (command->kind == COMMAND_ACTIVITY)
-			TaskDelete(a->instance->iid, command->position);
 		ActivationRecord(a, command, &end);
 	}
 	JsonObjectBegin(&data);

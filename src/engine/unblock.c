@@ -96,10 +96,10 @@ UnblockFlush(Activation *a, const Command *before)
  */
 
 /*
- * take_results: what clients have done, or not.
+ * UnblockTakeResults: what clients have done, or not.
  */
-static void
-take_results(Activation *a)
+void
+UnblockTakeResults(Activation *a)
 {
 	Jsonb	  **messages;
 	int			count = InboxTakeAll(a->instance->chain, "task", &messages);
@@ -172,7 +172,7 @@ unblock_remote(Activation *a, Command *command)
 	TimestampTz deadline;
 	const char *kind = NULL;
 
-	take_results(a);
+	UnblockTakeResults(a);
 	if (command->state != COMMAND_ISSUED || !StepIsDue(command))
 		return true;
 	if (!TaskFind(a->instance->iid, command->position, &task))
