@@ -93,3 +93,30 @@ BEGIN
     RETURN durable_wait_event('news');
 END $$;
 SELECT durable_register(name) FROM unnest('{receives,counts,listens}'::text[]) name;
+
+-- Fan-out, and clients of a queue.
+CREATE FUNCTION maps(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_map('nothing', (SELECT jsonb_agg(jsonb_build_array(i)) FROM generate_series(1, n) i));
+END $$;
+CREATE FUNCTION spawns(n int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    handles int[] := '{}';
+    began timestamptz;
+BEGIN
+    began := clock_timestamp();
+    FOR i IN 1..n LOOP
+        handles[i] := durable_spawn('nothing', jsonb_build_array(i));
+    END LOOP;
+    PERFORM durable_await_all(handles);
+    RAISE NOTICE 'replayed in % us', round(extract(epoch FROM clock_timestamp() - began) * 1000000 / n, 2);
+    PERFORM durable_wait_signal('never');
+END $$;
+CREATE FUNCTION asks(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..n LOOP
+        PERFORM durable_call('remote', jsonb_build_array(i));
+    END LOOP;
+END $$;
+SELECT durable_register('maps'), durable_register('asks'), durable_register('spawns', sandbox => 'off');
+SELECT durable_register_activity('remote', queue => 'bench');
