@@ -577,7 +577,12 @@ serve_suspect(void)
 		iid = 0;
 
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
-	if (iid != 0 && Shared->solo_iid == 0)
+	/*
+	 * One that nobody has yet gives way to one that comes before it: else the
+	 * two would wait for each other, and all for them.
+	 */
+	if (iid != 0 && (Shared->solo_iid == 0 ||
+					 (Shared->solo_database == MyDatabaseId && !has_solo())))
 	{
 		Shared->solo_iid = iid;
 		Shared->solo_database = MyDatabaseId;
