@@ -113,7 +113,8 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                                                   'CompensationRetryScheduled')) f
           JOIN durable_internal.history first ON first.iid = i.iid AND first.seq = f.first_seq
           JOIN durable_internal.history last ON last.iid = i.iid AND last.seq = f.last_seq
-     ) s;
+     ) s
+     WHERE i.workflow NOT LIKE 'durable:%';
 
 CREATE VIEW durable.messages WITH (security_barrier) AS
     SELECT i.id, i.run, m.kind, m.name,

@@ -63,6 +63,7 @@ static bool no_room_logged = false;
 #define MAX_REFUSED			64
 #define FIRST_REFUSAL_MS	100
 #define MAX_REFUSAL_MS		10000
+#define MAX_LEAVE_MS		1000	/* of those that were told to leave */
 static struct
 {
 	Oid			role;
@@ -157,7 +158,7 @@ leave_if_absent(void)
  * back_off: a worker of the role could not connect, or died.
  */
 static void
-back_off(Oid role)
+back_off(Oid role, int max_delay)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		delay = 0;
@@ -174,8 +175,7 @@ back_off(Oid role)
 	if (refused[i].last < now - 2 * MAX_REFUSAL_MS * INT64CONST(1000))
 		refused[i].failures = 0;
 	if (refused[i].failures > 0)
-		delay = Min(FIRST_REFUSAL_MS << Min(refused[i].failures, 10),
-					MAX_REFUSAL_MS);
+		delay = Min(FIRST_REFUSAL_MS << Min(refused[i].failures, 10), max_delay);
 	refused[i].failures++;
 	refused[i].last = now;
 	refused[i].until = now + delay * 1000;
@@ -222,7 +222,8 @@ free_dead_slots(void)
 				Shared->workers[i].failed = true;
 			}
 			if (Shared->workers[i].failed)
-				back_off(Shared->workers[i].role);
+				back_off(Shared->workers[i].role,
+						 Shared->workers[i].told_to_leave ? MAX_LEAVE_MS : MAX_REFUSAL_MS);
 			Shared->workers[i].failed = false;
 		}
 		LWLockRelease(Shared->lock);

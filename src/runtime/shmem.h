@@ -63,7 +63,8 @@ typedef struct WorkerSlot
 	pid_t		pid;
 	Latch	   *latch;
 	bool		leave;			/* asked to make room */
-	bool		failed;			/* ended before it was connected */
+	bool		failed;			/* ended before it was connected, or at work */
+	bool		told_to_leave;	/* that was a SIGTERM */
 	bool		woken;			/* told of work, and has not looked yet */
 	int64		solo_iid;		/* to be run alone, 0: none */
 	int64		iid;			/* the instance it runs, 0: none */

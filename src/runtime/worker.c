@@ -40,7 +40,7 @@
 
 static WorkerSlot *my_slot;
 
-/* Somebody wants us to leave: no fault of the role's. */
+/* Somebody wants us to leave; it may be the role's own code, again and again. */
 static volatile sig_atomic_t told_to_leave = false;
 
 static void
@@ -72,7 +72,8 @@ worker_exit(int code, Datum arg)
 			SetLatch(scheduler->latch);
 	}
 	my_slot->failed = my_slot->state == WORKER_STARTING ||
-		(my_slot->state == WORKER_BUSY && code != 0 && !told_to_leave);
+		(my_slot->state == WORKER_BUSY && code != 0);
+	my_slot->told_to_leave = told_to_leave;
 	my_slot->state = WORKER_FREE;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
