@@ -233,7 +233,7 @@ SELECT id, result, parent_id FROM durable.instances WHERE id IN ('starts', 'star
 
 -- B3: another child at the position
 CREATE FUNCTION changes() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call_child('waits', id => 'changed'); END $$;
-SELECT durable_register('changes');
+SELECT durable_register('changes', on_change => 'continue');
 SELECT durable_start('changes', id => 'changes');
 CALL durable_work();
 CREATE OR REPLACE FUNCTION changes() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call_child('nothing', id => 'changed'); END $$;

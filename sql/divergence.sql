@@ -18,7 +18,7 @@ END $$;
 CREATE PROCEDURE diverge(name text, before text, after text) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM deploy(before);
-    PERFORM durable_register('changing', sandbox => 'strict');
+    PERFORM durable_register('changing', sandbox => 'strict', on_change => 'continue');
     PERFORM durable_start('changing', id => name);
     PERFORM durable_run(name);
     PERFORM deploy(after);

@@ -160,7 +160,7 @@ SELECT durable_resume('later');
 
 -- a workflow's function that is gone
 CREATE FUNCTION goes() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_wait_signal('go'); RETURN 'gone'; END $$;
-SELECT durable_register('goes');
+SELECT durable_register('goes', on_change => 'continue');
 SELECT durable_start('goes', id => 'goes');
 CALL durable_work();
 ALTER FUNCTION goes RENAME TO went;
@@ -222,7 +222,7 @@ SELECT status, error ->> 'sqlstate' AS sqlstate FROM durable.instances WHERE id 
 -- a step that drops the workflow is done once; the rest waits for its return
 CREATE FUNCTION drop_workflow() RETURNS void LANGUAGE sql AS 'DROP FUNCTION dropped()';
 CREATE FUNCTION dropped() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_call('drop_workflow'); RETURN 'back'; END $$;
-SELECT durable_register('dropped');
+SELECT durable_register('dropped', on_change => 'continue');
 SELECT durable_start('dropped', id => 'dropped');
 CALL durable_work();
 SELECT status, reason FROM durable.instances WHERE id = 'dropped';

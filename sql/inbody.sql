@@ -97,7 +97,7 @@ BEGIN
     PERFORM durable_publish('one');
     PERFORM durable_wait_signal('go');
 END $$;
-SELECT durable_register('changes');
+SELECT durable_register('changes', on_change => 'continue');
 SELECT durable_start('changes', id => 'changes');
 CALL durable_work();
 CREATE OR REPLACE FUNCTION changes() RETURNS void LANGUAGE plpgsql AS $$

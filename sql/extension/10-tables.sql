@@ -12,6 +12,7 @@ CREATE TABLE durable_internal.workflow (
     version          int NOT NULL,
     run_as           text NOT NULL CHECK (run_as IN ('starter', 'owner')),
     sandbox          text CHECK (sandbox IN ('strict', 'warn', 'off')),
+    on_change        text NOT NULL CHECK (on_change IN ('pin', 'continue', 'hold')),
     activity_retry   jsonb,
     capture_settings text[] NOT NULL,
     settings         jsonb NOT NULL,    -- of the registration, for run_as owner
@@ -23,10 +24,12 @@ CREATE TABLE durable_internal.workflow (
     registered_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Each definition a workflow has had.
+-- Each definition a workflow has had.  What is pinned is made from this text.
 CREATE TABLE durable_internal.workflow_version (
     workflow   text NOT NULL,
     version    int NOT NULL,
+    owner      oid NOT NULL,            -- of the function
+    owner_name name NOT NULL,
     function   text NOT NULL,           -- signature, read again by name
     definition text NOT NULL,
     hash       text NOT NULL,
@@ -34,6 +37,31 @@ CREATE TABLE durable_internal.workflow_version (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (workflow, version)
 );
+
+-- The functions that are in charge of messages, queries and conditions of a version.
+CREATE TABLE durable_internal.workflow_handler (
+    workflow   text NOT NULL,
+    version    int NOT NULL,
+    function   text NOT NULL,           -- signature
+    name       text NOT NULL,           -- as the body has it
+    owner      oid NOT NULL,
+    owner_name name NOT NULL,
+    definition text NOT NULL,
+    hash       text NOT NULL,
+    PRIMARY KEY (workflow, version, function)
+);
+
+-- The copies of functions in schema durable_pin, and which instances need them.
+CREATE TABLE durable_internal.pin (
+    pin  name PRIMARY KEY
+);
+CREATE TABLE durable_internal.pin_use (
+    iid  bigint NOT NULL,
+    pin  name NOT NULL,
+    PRIMARY KEY (iid, pin)
+);
+CREATE INDEX pin_use_pin ON durable_internal.pin_use (pin);
+
 CREATE INDEX workflow_start_on ON durable_internal.workflow (start_on) WHERE start_on IS NOT NULL;
 
 -- Activities registered by a role, for its workflows and its instances.
@@ -67,6 +95,7 @@ CREATE TABLE durable_internal.instance (
     chain         bigint NOT NULL,      -- iid of the first run of the chain
     workflow      text NOT NULL,
     version       int NOT NULL,
+    definition    text CHECK (definition IN ('pinned', 'current')),  -- asked for, whatever the policy
     status        text NOT NULL,
     awaits        text[],               -- kind:name of the messages it waits for
     awaits_filter jsonb,                -- what the data of such an event must contain

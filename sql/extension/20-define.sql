@@ -6,9 +6,10 @@ CREATE FUNCTION durable_register(
     name                    text DEFAULT NULL,
     run_as                  text DEFAULT 'starter',
     sandbox                 text DEFAULT NULL,
+    on_change               text DEFAULT 'pin',
     activity_retry          jsonb DEFAULT NULL,
-    capture_settings        text[] DEFAULT '{}',
     timeout                 interval DEFAULT NULL,
+    capture_settings        text[] DEFAULT '{}',
     start_on                text DEFAULT NULL,
     start_filter            jsonb DEFAULT NULL,
     on_compensation_failure text DEFAULT 'continue'

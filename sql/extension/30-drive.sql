@@ -98,13 +98,17 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 CREATE FUNCTION durable_resume_all() RETURNS bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
-CREATE FUNCTION durable_retry(id text) RETURNS void
+CREATE FUNCTION durable_retry(
+    id         text,
+    definition text DEFAULT NULL
+) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_fork(
     id          text,
     at_position int,
-    new_id      text DEFAULT NULL
+    new_id      text DEFAULT NULL,
+    definition  text DEFAULT NULL
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -124,7 +128,10 @@ CREATE PROCEDURE durable_wait(
 )
 LANGUAGE C AS 'MODULE_PATHNAME';
 
-CREATE FUNCTION durable_resume(id text) RETURNS bool
+CREATE FUNCTION durable_resume(
+    id         text,
+    definition text DEFAULT NULL
+) RETURNS bool
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
 CREATE FUNCTION durable_run(id text) RETURNS text

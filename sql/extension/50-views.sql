@@ -180,14 +180,25 @@ CREATE VIEW durable.tasks WITH (security_barrier) AS
       FROM durable_internal.visible_instance i
       JOIN durable_internal.task t ON t.iid = i.iid;
 
--- Workflows are no secret, as functions are none.
+/*
+ * Workflows are no secret, as functions are none: one row a version.  How many
+ * instances are on it is told to the members of its owner.
+ */
 CREATE VIEW durable.workflows WITH (security_barrier) AS
-    SELECT w.name, w.owner_name AS owner, w.version, v.function, v.hash, w.run_as,
+    SELECT w.name, w.owner_name AS owner, v.version, v.version = w.version AS current,
+           v.function, v.hash, w.run_as, w.on_change,
            w.sandbox, w.activity_retry, w.capture_settings, w.timeout, w.start_on,
-           w.start_filter, w.paused, w.registered_at
+           w.start_filter, w.paused, v.created_at, w.registered_at,
+           n.instances,
+           v.version <> w.version AND n.instances = 0 AS can_go
       FROM durable_internal.workflow w
-      JOIN durable_internal.workflow_version v
-        ON v.workflow = w.name AND v.version = w.version;
+     CROSS JOIN durable_internal.caller c
+      JOIN durable_internal.workflow_version v ON v.workflow = w.name
+      LEFT JOIN LATERAL (
+            SELECT pg_catalog.count(*) AS instances
+              FROM durable_internal.instance i
+             WHERE i.workflow = w.name AND i.version = v.version AND i.end_seq IS NULL
+           ) n ON c.sees_rows OR w.owner = ANY (c.roles);
 
 GRANT SELECT ON durable.instances, durable.events, durable.steps, durable.messages,
                 durable.subscriptions, durable.timers, durable.leases, durable.workers, durable.progress, durable.tasks,

@@ -32,6 +32,7 @@ Datum
 durable_retry(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
+	char	   *definition = ClientDefinition(fcinfo, 1);
 	InstanceRow *instance;
 	Outcome		outcome;
 	HistoryRow	row = {.event = "WorkflowRetried"};
@@ -54,14 +55,17 @@ durable_retry(PG_FUNCTION_ARGS)
 	row.seq = HistoryNextSeq(instance->iid);
 	row.at = GetCurrentTimestamp();
 	row.data = outcome.data;
+	position = JsonGetInt(outcome.data, "position");
+	/* the body failed, not a step: it is what was mended */
+	if (definition == NULL && position == 0)
+		definition = "current";
 	/* what it waits for may be over: a deadline must not end it again at once */
-	if (!InstanceReopen(instance->iid, outcome.seq, 0))
+	if (!InstanceReopen(instance->iid, outcome.seq, 0, definition))
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("instance \"%s\" is being retried by another session", id)));
 	HistoryAppend(instance->iid, &row);
 	/* what comes after the step is not there any more, its children neither */
-	position = JsonGetInt(outcome.data, "position");
 	ChildrenTellAgain(instance->iid, position != 0 ? position : PG_INT32_MAX);
 	ReadyInsert(instance->iid);
 	WakeupReady(instance->run_as);
@@ -107,6 +111,7 @@ durable_fork(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
 	char	   *new_id = ArgNameOrNull(fcinfo, 2, "new_id");
+	char	   *definition = ClientDefinition(fcinfo, 3);
 	InstanceRow *instance;
 	Original	original = {0};
 	StartRequest request = {0};
@@ -143,6 +148,8 @@ durable_fork(PG_FUNCTION_ARGS)
 	request.priority = instance->priority;
 	request.tags = instance->tags;
 	request.settings = original.settings;
+	if (definition == NULL || strcmp(definition, "pinned") == 0)
+		request.version = instance->version;
 	StartInstance(&request);
 	(void) HistoryCopy(instance->iid, request.iid, original.through);
 	JsonObjectBegin(&data);

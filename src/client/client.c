@@ -17,6 +17,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 
+#include "arguments.h"
 #include "client/client.h"
 #include "compat.h"
 #include "durable.h"
@@ -117,4 +118,24 @@ ClientFindInstance(const char *id)
 				 errmsg("instance \"%s\" does not exist", id),
 				 errhint("The view durable.instances shows those that you may see.")));
 	return instance;
+}
+
+/*
+ * ClientDefinition: which definition an instance is to go on with: "pinned",
+ * "current", or NULL for what is usual.
+ */
+char *
+ClientDefinition(FunctionCallInfo fcinfo, int i)
+{
+	char	   *definition;
+
+	if (PG_ARGISNULL(i))
+		return NULL;
+	definition = ArgText(fcinfo, i, "definition");
+	if (strcmp(definition, "pinned") != 0 && strcmp(definition, "current") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for definition: \"%s\"", definition),
+				 errhint("It can be pinned or current.")));
+	return definition;
 }

@@ -151,6 +151,8 @@ write_end(InstanceRow *instance, const char *reason)
 	ChildrenTerminate(instance->iid);
 	SubscriptionDelete(instance->chain);
 	TaskDelete(instance->iid, 0);
+	/* copies that nobody needs now are found by the sweep */
+	(void) PinRelease(instance->iid);
 	(void) InboxDrop(instance->iid);
 	WakeupAllEnded();
 	WakeupEnded(instance->chain);
@@ -270,6 +272,7 @@ Datum
 durable_resume(PG_FUNCTION_ARGS)
 {
 	char	   *id = ArgText(fcinfo, 0, "id");
+	char	   *definition = ClientDefinition(fcinfo, 1);
 	InstanceRow *instance;
 	char	   *role;
 	bool		resumed;
@@ -283,7 +286,7 @@ durable_resume(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("the role of instance \"%s\" does not exist any more", id),
 				 errdetail("Its role was \"%s\".", instance->run_as_name)));
-	resumed = InstanceResume(instance->iid, role);
+	resumed = InstanceResume(instance->iid, role, definition);
 	/* what is to start later has a timer still */
 	if (resumed && !InstanceIsForLater(instance->iid))
 	{

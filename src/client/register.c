@@ -11,23 +11,20 @@
 #include "access/htup_details.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "common/md5.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "arguments.h"
 #include "client/client.h"
-#include "digest.h"
 #include "compat.h"
 #include "durable.h"
 #include "engine/binding.h"
+#include "engine/definition.h"
 #include "engine/lint.h"
 #include "engine/retry.h"
 #include "engine/sandbox.h"
@@ -39,32 +36,6 @@
 PG_FUNCTION_INFO_V1(durable_register);
 PG_FUNCTION_INFO_V1(durable_unregister);
 PG_FUNCTION_INFO_V1(durable_register_activity);
-
-/*
- * definition_of: the text that makes the function again, whatever the
- * session's settings.
- */
-static char *
-definition_of(Oid function)
-{
-	static const char *const settings[][2] = {
-		{"search_path", "pg_catalog"}, {"quote_all_identifiers", "off"},
-		{"TimeZone", "UTC"}, {"DateStyle", "ISO"},
-		{"IntervalStyle", "postgres"}, {"bytea_output", "hex"},
-		{"extra_float_digits", "1"}, {"lc_monetary", "C"}
-	};
-	int			level = NewGUCNestLevel();
-	Datum		definition;
-
-	for (int i = 0; i < lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-								 false);
-	definition = OidFunctionCall1(F_PG_GET_FUNCTIONDEF,
-								  ObjectIdGetDatum(function));
-	AtEOXact_GUC(false, level);
-	return TextDatumGetCString(definition);
-}
 
 static void
 check_choice(const char *value, const char *parameter,
@@ -184,6 +155,7 @@ durable_register(PG_FUNCTION_ARGS)
 {
 	static const char *const run_as_choices[] = {"starter", "owner", NULL};
 	static const char *const sandbox_choices[] = {"strict", "warn", "off", NULL};
+	static const char *const change_choices[] = {"pin", "continue", "hold", NULL};
 	static const char *const undo_choices[] = {"continue", "hold", NULL};
 	char	   *on_undo_failure;
 	char	   *text = ArgText(fcinfo, 0, "workflow");
@@ -202,14 +174,16 @@ durable_register(PG_FUNCTION_ARGS)
 		row.sandbox = ArgText(fcinfo, 3, "sandbox");
 		check_choice(row.sandbox, "sandbox", sandbox_choices);
 	}
-	row.activity_retry = ArgJsonbOrNull(fcinfo, 4);
+	row.on_change = ArgText(fcinfo, 4, "on_change");
+	check_choice(row.on_change, "on_change", change_choices);
+	row.activity_retry = ArgJsonbOrNull(fcinfo, 5);
 	RetryCheck(row.activity_retry, "activity_retry");
-	row.capture_settings = read_capture_settings(fcinfo, 5);
 	row.timeout = PG_ARGISNULL(6) ? NULL : PG_GETARG_INTERVAL_P(6);
 	StartCheckTimeout(row.timeout);
-	row.start_on = ArgNameOrNull(fcinfo, 7, "start_on");
-	row.start_filter = ArgJsonbOrNull(fcinfo, 8);
-	on_undo_failure = ArgText(fcinfo, 9, "on_compensation_failure");
+	row.capture_settings = read_capture_settings(fcinfo, 7);
+	row.start_on = ArgNameOrNull(fcinfo, 8, "start_on");
+	row.start_filter = ArgJsonbOrNull(fcinfo, 9);
+	on_undo_failure = ArgText(fcinfo, 10, "on_compensation_failure");
 	check_choice(on_undo_failure, "on_compensation_failure", undo_choices);
 	row.hold_on_undo_failure = strcmp(on_undo_failure, "hold") == 0;
 
@@ -227,19 +201,10 @@ durable_register(PG_FUNCTION_ARGS)
 	known = WorkflowFind(row.name);
 	if (known != NULL)
 		check_owner(known->owner, "workflow", row.name);
-	row.owner = FunctionOwner(fn->oid);
-	row.owner_name = GetUserNameFromId(row.owner, false);
-	row.function = pstrdup(fn->signature);
-	row.definition = definition_of(fn->oid);
-	row.hash = DigestOf(row.definition);
-	row.whole = fn->whole;
 	row.settings = SettingsCapture(row.capture_settings);
-	if (known != NULL && strcmp(known->hash, row.hash) == 0 &&
-		strcmp(known->function, row.function) == 0)
-		row.version = known->version;
-	else
-		row.version = WorkflowLastVersion(row.name) + 1;
+	DefinitionSet(&row, fn->oid, known);
 	WorkflowStore(&row);
+	DefinitionStoreHandlers(&row, fn->oid, NULL);
 	PG_RETURN_TEXT_P(cstring_to_text(row.name));
 }
 

@@ -250,6 +250,34 @@ ActivationAddArrival(Activation *a, int position, Jsonb *state)
 }
 
 /*
+ * drop_markers: those that fail the test are not there any more.
+ */
+static void
+drop_markers(Activation *a, bool (*keep) (const Marker *marker, int position),
+			 int position)
+{
+	ListCell   *lc;
+
+	foreach(lc, a->markers)
+	{
+		if (!keep(lfirst(lc), position))
+			a->markers = foreach_delete_current(a->markers, lc);
+	}
+}
+
+static bool
+was_before(const Marker *marker, int position)
+{
+	return marker->position < position;
+}
+
+static bool
+is_recorded(const Marker *marker, int position)
+{
+	return marker->recorded;
+}
+
+/*
  * retry_from: the step whose error ended the run is open again, and all that
  * came after it is not there any more.
  */
@@ -267,6 +295,7 @@ retry_from(Activation *a, int position)
 		if (command->step_id != NULL)
 			unuse_step_id(a, command);
 	}
+	drop_markers(a, was_before, position);
 	command = a->commands[position - 1];
 	command->state = COMMAND_ISSUED;
 	command->attempts = 0;
@@ -277,6 +306,19 @@ retry_from(Activation *a, int position)
 		command->recorded = false;
 		command->restarted = true;
 	}
+}
+
+static Marker *
+add_marker(Activation *a, const char *change, int version, int position)
+{
+	Marker	   *marker = palloc(sizeof(Marker));
+
+	marker->change = change;
+	marker->version = version;
+	marker->position = position;
+	marker->recorded = true;
+	a->markers = lappend(a->markers, marker);
+	return marker;
 }
 
 /*
@@ -302,6 +344,9 @@ apply_other(Activation *a, const HistoryRow *row)
 		a->cancel_in = JsonGetInt(row->data, "in");
 		a->cancel_reason = JsonGetText(row->data, "reason");
 	}
+	else if (strcmp(row->event, "VersionMarked") == 0)
+		(void) add_marker(a, row->name, JsonGetInt(row->data, "version"),
+						  JsonGetInt(row->data, "after"));
 	else if (strcmp(row->event, "WorkflowRetried") == 0)
 		retry_from(a, JsonGetInt(row->data, "position"));
 	else if (strcmp(row->event, "CompensationStarted") == 0)
@@ -368,6 +413,7 @@ ActivationReadHistory(Activation *a)
 	a->narrivals = 0;
 	a->arrivals = MemoryContextAlloc(a->history_cxt,
 									 sizeof(Arrival) * a->arrivals_size);
+	a->markers = NIL;
 	a->cancel_after = -1;
 	a->cancel_in = 0;
 	a->carried = NIL;
@@ -455,6 +501,66 @@ ActivationRecord(Activation *a, Command *command, HistoryRow *row)
 }
 
 /*
+ * ActivationMarker: what is known of a change, or NULL.
+ */
+Marker *
+ActivationMarker(Activation *a, const char *change)
+{
+	ListCell   *lc;
+
+	foreach(lc, a->markers)
+	{
+		Marker	   *marker = lfirst(lc);
+
+		if (strcmp(marker->change, change) == 0)
+			return marker;
+	}
+	return NULL;
+}
+
+/*
+ * ActivationMark: from here on the body is of that version of a change.  In
+ * memory only, as a new command is.
+ */
+Marker *
+ActivationMark(Activation *a, const char *change, int version)
+{
+	MemoryContext old = MemoryContextSwitchTo(a->history_cxt);
+	Marker	   *marker = add_marker(a, pstrdup(change), version,
+									a->pass.position);
+
+	marker->recorded = false;
+	MemoryContextSwitchTo(old);
+	return marker;
+}
+
+/*
+ * ActivationRecordMarkers: the new ones get into the history, before the
+ * commands that came after them do.
+ */
+void
+ActivationRecordMarkers(Activation *a)
+{
+	ListCell   *lc;
+
+	foreach(lc, a->markers)
+	{
+		Marker	   *marker = lfirst(lc);
+		HistoryRow	row = {.event = "VersionMarked", .name = marker->change};
+		JsonbParseState *data;
+
+		if (marker->recorded)
+			continue;
+		JsonObjectBegin(&data);
+		JsonObjectAddNumber(&data, "version", marker->version);
+		JsonObjectAddNumber(&data, "after", marker->position);
+		row.data = JsonObjectEnd(&data);
+		ActivationRecord(a, NULL, &row);
+		marker->recorded = true;
+	}
+}
+
+/*
  * ActivationIssue: a new command at the next position, in memory only.
  */
 Command *
@@ -481,11 +587,13 @@ ActivationIssue(Activation *a, const CommandRequest *request)
 }
 
 /*
- * ActivationForget: drop the commands that did not get into the history.
+ * ActivationForget: drop the commands and markers that did not get into the
+ * history.
  */
 void
 ActivationForget(Activation *a)
 {
+	drop_markers(a, is_recorded, 0);
 	while (a->ncommands > 0 && !a->commands[a->ncommands - 1]->recorded &&
 		   !a->commands[a->ncommands - 1]->restarted)
 	{

@@ -8,12 +8,16 @@
 #ifndef DURABLE_BINDING_H
 #define DURABLE_BINDING_H
 
+#include "storage/itemptr.h"
 #include "utils/jsonb.h"
 
 /* Everything needed to call a user's function, taken from pg_proc. */
 typedef struct DurableFunction
 {
 	Oid			oid;
+	TransactionId row_xmin;		/* which row of pg_proc this is from */
+	ItemPointerData row_tid;
+	bool		pinned;			/* it is a copy of ours */
 	const char *what;			/* "workflow" or "activity", for messages */
 	const char *signature;		/* schema-qualified, as regprocedure reads it */
 	char		prokind;		/* PROKIND_FUNCTION or PROKIND_PROCEDURE */
@@ -39,6 +43,8 @@ typedef struct DurableArguments
 } DurableArguments;
 
 extern Oid	FunctionResolve(const char *name, const char *what);
+extern Oid	FunctionTryResolve(const char *name, const char *what);
+extern bool FunctionIsSame(const DurableFunction *fn);
 extern DurableFunction *FunctionDescribe(Oid function, const char *what);
 extern Oid	FunctionOwner(Oid function);
 extern void FunctionCheckOwner(const DurableFunction *fn, Oid owner);

@@ -255,9 +255,9 @@ static void
 hold_for_handler(Activation *a, const char *function, const ErrorData *error)
 {
 	if (a->pass.outcome == PASS_VERDICT)
-		SettleHold(a, a->pass.reason);
+		SettleHoldToMend(a, a->pass.reason);
 	else
-		SettleHold(a, psprintf("%s: handler %s failed: %s",
+		SettleHoldToMend(a, psprintf("%s: handler %s failed: %s",
 							   unpack_sql_state(error->sqlerrcode), function,
 							   error->message));
 }

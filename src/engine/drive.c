@@ -20,6 +20,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 
 #include "engine/compensate.h"
@@ -28,6 +29,7 @@
 #include "engine/failure.h"
 #include "engine/internal.h"
 #include "engine/json.h"
+#include "engine/pin.h"
 #include "engine/replay.h"
 #include "engine/sandbox.h"
 #include "engine/settings.h"
@@ -84,7 +86,7 @@ end_by_error(Activation *a)
 	}
 	if (own && ErrorIsGap(error))
 	{
-		SettleHoldForError(a, error);
+		SettleHoldToMend(a, SettleReason(error));
 		return false;
 	}
 	UnblockFlush(a, NULL);
@@ -171,7 +173,7 @@ act_on_outcome(Activation *a)
 		case PASS_BLOCKED:
 			return go_on(a);
 		case PASS_VERDICT:
-			SettleHold(a, pass->reason);
+			SettleHoldToMend(a, pass->reason);
 			return false;
 		case PASS_RAISED:
 			return end_by_error(a);
@@ -196,45 +198,33 @@ act_on_outcome(Activation *a)
  */
 
 /*
- * describe_workflow: the function and its arguments, as they are now.
+ * describe_workflow: the function and its arguments, as they are to be now.
+ * False: the instance is held.
  */
-static void
+static bool
 describe_workflow(Activation *a)
 {
 	MemoryContext old = MemoryContextSwitchTo(a->cxt);
 	uint64		generation = FunctionGeneration;
 	int			level = SettingsEnter(a->settings);
+	bool		found = true;
 
 	a->phase = PHASE_RESOLVE;
 	a->running = NULL;
 	if (InternalIs(a->instance->workflow))
-	{
 		InternalDescribe(a);
-		a->function_generation = generation;
-		a->phase = PHASE_ENGINE;
-		SettingsLeave(level);
-		MemoryContextSwitchTo(old);
-		return;
+	else if ((found = PinChooseWorkflow(a)))
+	{
+		/* CHECKs of domains are user's code that no pass rolls back */
+		XactReadOnly = true;
+		a->arguments = ArgumentsBind(a->function, a->input);
+		XactReadOnly = false;
 	}
-	if (a->instance->function == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_UNDEFINED),
-				 errmsg("workflow \"%s\" is not registered",
-						a->instance->workflow)));
-	a->function = FunctionDescribe(FunctionResolve(a->instance->function,
-												   "workflow"),
-								   "workflow");
-	a->function->whole = a->instance->whole;
-	FunctionCheckOwner(a->function, a->instance->workflow_owner);
-	FunctionCheckExecute(a->function);
-	/* CHECKs of domains are user's code that no pass rolls back */
-	XactReadOnly = true;
-	a->arguments = ArgumentsBind(a->function, a->input);
-	XactReadOnly = false;
 	a->function_generation = generation;
 	a->phase = PHASE_ENGINE;
 	SettingsLeave(level);
 	MemoryContextSwitchTo(old);
+	return found;
 }
 
 /*
@@ -296,16 +286,25 @@ turn(Activation *a, int64 iid)
 		return CompensateNext(a);
 	if (is_late(a))
 		return time_out(a);
+	AcceptInvalidationMessages();
 	if (a->arguments == NULL || a->function_generation != FunctionGeneration)
 	{
 		/* a step that dropped the workflow is done all the same */
 		if (a->dirty)
 			SettleCommit(a);
-		describe_workflow(a);
+		if (!describe_workflow(a))
+			return false;
+		/* others wait for a copy that we have made */
+		if (a->dirty)
+			SettleCommit(a);
 	}
 	if (a->dirty && PassIsLinear(a))
 		SettleCommit(a);
 	PassRun(a);
+	/* replaced before it was called: this was another body's pass */
+	if (a->function_generation != FunctionGeneration && !a->pass.linear &&
+		!FunctionIsSame(a->function))
+		return true;
 	return act_on_outcome(a);
 }
 
@@ -408,7 +407,11 @@ recover(Activation *a, int64 iid)
 
 	if (phase == PHASE_RESOLVE && !ErrorIsEnvironment(error))
 	{
-		SettleHoldForError(a, error);
+		/* the body's input for its next run does not fit */
+		if (a->pass.outcome == PASS_CONTINUED)
+			SettleHoldToMend(a, SettleReason(error));
+		else
+			SettleHoldForError(a, error);
 		return false;
 	}
 	/* a cancel that interrupts is not the activity's failure */

@@ -34,6 +34,7 @@
 #include "tcop/pquery.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
@@ -212,8 +213,13 @@ prefer_users(FuncCandidateList candidates)
 	return users != NULL ? users : candidates;
 }
 
+/*
+ * resolve_name
+ *		With missing_ok, InvalidOid for a name that means no function or not
+ *		only one.
+ */
 static Oid
-resolve_name(const char *name, const char *what)
+resolve_name(const char *name, const char *what, bool missing_ok)
 {
 	FuncCandidateList candidates;
 	FuncCandidateList candidate;
@@ -238,6 +244,8 @@ resolve_name(const char *name, const char *what)
 			unusable = prokind;
 	}
 
+	if (missing_ok)
+		return nfound == 1 ? found : InvalidOid;
 	if (nfound > 1)
 		report_ambiguous(name, what, candidates);
 	if (nfound == 0 && unusable != '\0')
@@ -340,7 +348,29 @@ FunctionResolve(const char *name, const char *what)
 {
 	if (find_parenthesis(name) != NULL)
 		return resolve_signature(name, what);
-	return resolve_name(name, what);
+	return resolve_name(name, what, false);
+}
+
+/*
+ * FunctionTryResolve
+ *		The same, InvalidOid if it means none that can be run as what.
+ */
+Oid
+FunctionTryResolve(const char *name, const char *what)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+	Datum		function;
+
+	if (find_parenthesis(name) == NULL)
+		return resolve_name(name, what, true);
+	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = CStringGetTextDatum(name);
+	fcinfo->args[0].isnull = false;
+	function = to_regprocedure(fcinfo);
+	if (fcinfo->isnull ||
+		!kind_is_usable(get_func_prokind(DatumGetObjectId(function)), what))
+		return InvalidOid;
+	return DatumGetObjectId(function);
 }
 
 /*
@@ -495,6 +525,8 @@ FunctionDescribe(Oid function, const char *what)
 
 	fn = palloc0(sizeof(DurableFunction));
 	fn->oid = function;
+	fn->row_xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	fn->row_tid = tuple->t_self;
 	fn->what = pstrdup(what);
 	fn->signature = signature_of(function);
 	fn->prokind = form->prokind;
@@ -510,6 +542,25 @@ FunctionDescribe(Oid function, const char *what)
 
 	ReleaseSysCache(tuple);
 	return fn;
+}
+
+/*
+ * FunctionIsSame
+ *		Is its row of pg_proc still the one it was described from?
+ */
+bool
+FunctionIsSame(const DurableFunction *fn)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fn->oid));
+	ItemPointerData tid = fn->row_tid;
+	bool		same;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	same = HeapTupleHeaderGetRawXmin(tuple->t_data) == fn->row_xmin &&
+		ItemPointerEquals(&tuple->t_self, &tid);
+	ReleaseSysCache(tuple);
+	return same;
 }
 
 /*
@@ -725,7 +776,8 @@ tuplestore_to_json(Tuplestorestate *store, TupleDesc desc, bool is_row,
  *		Call a function that returns a set, as a FROM clause does.
  *
  * The executor knows both protocols, value per call and materialize, checks
- * the columns and calls the hook and the statistics.
+ * the columns and calls the hook and the statistics.  It also checks EXECUTE,
+ * which nobody has on a copy of ours but its owner.
  */
 static Jsonb *
 invoke_set(const DurableFunction *fn, FuncExpr *call)
@@ -734,6 +786,8 @@ invoke_set(const DurableFunction *fn, FuncExpr *call)
 	ExprContext *econtext = CreateExprContext(estate);
 	MemoryContext argcontext;
 	SetExprState *setexpr;
+	Oid			user;
+	int			security_context;
 	Tuplestorestate *store;
 	TupleDesc	desc;
 	bool		is_row;
@@ -743,7 +797,12 @@ invoke_set(const DurableFunction *fn, FuncExpr *call)
 									   "durable set arguments",
 									   ALLOCSET_SMALL_SIZES);
 	desc = set_descriptor(call, &is_row);
+	GetUserIdAndSecContext(&user, &security_context);
+	if (fn->pinned)
+		SetUserIdAndSecContext(FunctionOwner(fn->oid),
+							   security_context | SECURITY_LOCAL_USERID_CHANGE);
 	setexpr = ExecInitTableFunctionResult((Expr *) call, econtext, NULL);
+	SetUserIdAndSecContext(user, security_context);
 	store = ExecMakeTableFunctionResult(setexpr, econtext, argcontext, desc,
 										false);
 	result = tuplestore_to_json(store, desc, is_row, fn->result_type);

@@ -845,18 +845,17 @@ LintSource(const char *source, const char *language)
 }
 
 /*
- * LintFunction
- *		The same, for a function of the catalog.
+ * LintSourceOf
+ *		The text of a function's body and its language; NULL if it has none.
  *
  * A BEGIN ATOMIC or RETURN body is kept as a parse tree; its lines are those
  * of the text the server makes of it.
  */
-List *
-LintFunction(Oid function)
+char *
+LintSourceOf(Oid function, char **language)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	Form_pg_proc proc;
-	char	   *language;
 	Datum		body;
 	bool		isnull;
 	char	   *source = NULL;
@@ -864,7 +863,7 @@ LintFunction(Oid function)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for function %u", function);
 	proc = (Form_pg_proc) GETSTRUCT(tuple);
-	language = get_language_name(proc->prolang, false);
+	*language = get_language_name(proc->prolang, false);
 	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosqlbody, &isnull);
 	if (!isnull)
 		body = OidFunctionCall1(F_PG_GET_FUNCTION_SQLBODY,
@@ -874,6 +873,19 @@ LintFunction(Oid function)
 	if (!isnull)
 		source = TextDatumGetCString(body);
 	ReleaseSysCache(tuple);
+	return source;
+}
+
+/*
+ * LintFunction
+ *		The check, for a function of the catalog.
+ */
+List *
+LintFunction(Oid function)
+{
+	char	   *language;
+	char	   *source = LintSourceOf(function, &language);
+
 	return source ? LintSource(source, language) : NIL;
 }
 

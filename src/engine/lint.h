@@ -18,6 +18,7 @@ typedef struct LintFinding
 } LintFinding;
 
 extern List *LintFunction(Oid function);
+extern char *LintSourceOf(Oid function, char **language);
 extern const char *LintAdvice(const char *function, int nargs);
 extern List *LintSource(const char *source, const char *language);
 

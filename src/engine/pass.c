@@ -19,6 +19,7 @@
 #include "engine/binding.h"
 #include "engine/failure.h"
 #include "engine/json.h"
+#include "engine/pin.h"
 #include "engine/replay.h"
 #include "engine/settings.h"
 #include "runtime/process.h"
@@ -218,12 +219,8 @@ PassRun(Activation *a)
  */
 
 static Jsonb *
-invoke_handler(const char *name, Jsonb **args, int nargs)
+invoke_handler(DurableFunction *fn, Jsonb **args, int nargs)
 {
-	DurableFunction *fn = FunctionDescribe(FunctionResolve(name, "handler"),
-										   "handler");
-
-	FunctionCheckExecute(fn);
 	if (fn->nparams != nargs)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
@@ -233,6 +230,38 @@ invoke_handler(const char *name, Jsonb **args, int nargs)
 						 "It gets the state and the message.")));
 	fn->whole = false;
 	return FunctionInvoke(fn, ArgumentsBind(fn, JsonArray(args, nargs)), false);
+}
+
+/*
+ * find_handler: in a subtransaction of its own, because what is found out is
+ * to be kept, and errors are the handler's.
+ */
+static DurableFunction *
+find_handler(Activation *a, const char *name, ErrorData **error)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	DurableFunction *volatile fn = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		fn = PinChooseHandler(a, name);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ContextSet(CONTEXT_ENGINE);
+		MemoryContextSwitchTo(cxt);
+		*error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+	return fn;
 }
 
 /*
@@ -251,8 +280,20 @@ PassCallHandler(Activation *a, const char *function, Jsonb **args, int nargs,
 	Pass	   *pass = &a->pass;
 	PassOutcome outcome = pass->outcome;
 	Jsonb	   *volatile result = NULL;
+	DurableFunction *volatile fn = NULL;
 
 	*error = NULL;
+	/* a query leaves nothing behind, a copy neither */
+	if (a->tx != NULL)
+		fn = PinKnownHandler(a, function);
+	if (a->tx != NULL && fn == NULL)
+		fn = find_handler(a, function, error);
+	if (*error != NULL)
+	{
+		if (ErrorIsCancel(*error) || ErrorIsEnvironment(*error))
+			ReThrowError(*error);
+		return NULL;
+	}
 	pass->outcome = PASS_OPEN;
 	pass->in_handler = true;
 	CurrentActivation = a;
@@ -260,10 +301,13 @@ PassCallHandler(Activation *a, const char *function, Jsonb **args, int nargs,
 	MemoryContextSwitchTo(cxt);
 	PG_TRY();
 	{
+		XactReadOnly = false;
+		if (fn == NULL)
+			fn = PinChooseHandler(a, function);
 		(void) SettingsEnter(a->settings);
 		XactReadOnly = true;
 		ContextSet(CONTEXT_BODY);
-		result = invoke_handler(function, args, nargs);
+		result = invoke_handler(fn, args, nargs);
 	}
 	PG_CATCH();
 	{

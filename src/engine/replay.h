@@ -127,6 +127,15 @@ typedef struct Arrival
 	Jsonb	   *state;
 } Arrival;
 
+/* What durable_change_version() said of a change, the first time. */
+typedef struct Marker
+{
+	const char *change;
+	int			version;
+	int			position;		/* the last one taken then */
+	bool		recorded;
+} Marker;
+
 /* The seed of positions that were copied from another instance. */
 typedef struct Fork
 {
@@ -154,6 +163,7 @@ typedef struct Pass
 	Jsonb	   *state;
 	bool		has_state;		/* it is of interest to others */
 	List	   *handlers;
+	List	   *unmarked;		/* changes that came too late for it */
 	int			next_arrival;
 	bool		in_handler;		/* a handler runs, not the body */
 
@@ -202,6 +212,7 @@ typedef struct Activation
 	DurableArguments *arguments;
 	uint64		function_generation;
 	HTAB	   *activities;		/* by name, see step.c */
+	List	   *handlers;		/* likewise, see pin.c */
 
 	/* the history */
 	Command   **commands;		/* by position - 1 */
@@ -211,6 +222,7 @@ typedef struct Activation
 	Arrival    *arrivals;		/* in order */
 	int			narrivals;
 	int			arrivals_size;
+	List	   *markers;		/* of changes of the workflow */
 	int			cancel_after;	/* a cancel was delivered then, -1: none */
 	int			cancel_in;		/* the command it ended the wait in, 0: none */
 	char	   *cancel_reason;
@@ -264,6 +276,9 @@ extern void ActivationRecord(Activation *a, Command *command,
 extern int	ActivationStepPosition(Activation *a, const char *id);
 extern void ActivationAddArrival(Activation *a, int position, Jsonb *state);
 extern Jsonb *ActivationKeep(Activation *a, Jsonb *json);
+extern Marker *ActivationMarker(Activation *a, const char *change);
+extern Marker *ActivationMark(Activation *a, const char *change, int version);
+extern void ActivationRecordMarkers(Activation *a);
 extern Command *ActivationIssue(Activation *a, const CommandRequest *request);
 extern void ActivationForget(Activation *a);
 extern void ActivationCommitted(Activation *a);

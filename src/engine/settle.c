@@ -13,8 +13,10 @@
 
 #include "engine/child.h"
 #include "engine/compensate.h"
+#include "engine/definition.h"
 #include "engine/failure.h"
 #include "engine/json.h"
+#include "engine/pin.h"
 #include "engine/settle.h"
 #include "engine/settings.h"
 #include "engine/start.h"
@@ -126,14 +128,11 @@ SettleWait(Activation *a, const char *status, List *awaits, Jsonb *filter,
 	}
 }
 
-/*
- * SettleHold: until somebody has seen to it.
- */
-void
-SettleHold(Activation *a, const char *reason)
+static void
+hold(Activation *a, const char *reason, bool mend)
 {
 	give_up_ready(a, 0);
-	InstanceHold(a->instance->iid, reason);
+	InstanceHold(a->instance->iid, reason, mend);
 	SettleCommit(a);
 	ereport(LOG,
 			(errmsg("durable instance \"%s\" is held", a->instance->id),
@@ -141,16 +140,44 @@ SettleHold(Activation *a, const char *reason)
 }
 
 /*
- * SettleHoldForError: the same, with the error as the reason.
+ * SettleHold: until somebody has seen to it.
+ */
+void
+SettleHold(Activation *a, const char *reason)
+{
+	hold(a, reason, false);
+}
+
+/*
+ * SettleHoldToMend: the same when it is the workflow's code that has to be
+ * seen to: it goes on with what that is then.
+ */
+void
+SettleHoldToMend(Activation *a, const char *reason)
+{
+	hold(a, reason, true);
+}
+
+/*
+ * SettleReason: an error as the reason of a hold.
+ */
+char *
+SettleReason(const ErrorData *error)
+{
+	return psprintf("%s: %s%s%s%s%s", unpack_sql_state(error->sqlerrcode),
+					error->message,
+					error->detail ? ". " : error->hint ? "." : "",
+					error->detail ? error->detail : "",
+					error->hint ? " " : "", error->hint ? error->hint : "");
+}
+
+/*
+ * SettleHoldForError: hold, with the error as the reason.
  */
 void
 SettleHoldForError(Activation *a, const ErrorData *error)
 {
-	SettleHold(a, psprintf("%s: %s%s%s%s%s", unpack_sql_state(error->sqlerrcode),
-						   error->message,
-						   error->detail ? ". " : error->hint ? "." : "",
-						   error->detail ? error->detail : "",
-						   error->hint ? " " : "", error->hint ? error->hint : ""));
+	SettleHold(a, SettleReason(error));
 }
 
 /*
@@ -205,12 +232,26 @@ SettleStop(Activation *a)
 }
 
 /*
+ * drop_pins: what the run needed, unless others do.  Looked at after our end
+ * was committed: the last of several that end at once sees that it is.
+ */
+static void
+drop_pins(Activation *a, List *pins)
+{
+	if (pins == NIL)
+		return;
+	PinDropUnused(pins);
+	SettleCommit(a);
+}
+
+/*
  * SettleEnd: the run is over.  The row says how.
  */
 void
 SettleEnd(Activation *a, const char *status, HistoryRow *row)
 {
 	InstanceRow *instance = a->instance;
+	List	   *pins = instance->pinned ? PinRelease(instance->iid) : NIL;
 
 	ChildrenClose(a);
 	ActivationRecord(a, NULL, row);
@@ -226,6 +267,7 @@ SettleEnd(Activation *a, const char *status, HistoryRow *row)
 		WakeupAllEnded();
 	WakeupEnded(instance->chain);
 	SettleCommit(a);
+	drop_pins(a, pins);
 }
 
 /*
@@ -254,11 +296,12 @@ SettleContinue(Activation *a)
 	HistoryRow	row = {.event = "WorkflowContinuedAsNew"};
 	HistoryRow	carried = {.event = "CompensationsCarried", .seq = 2};
 	WorkflowRow *workflow;
+	List	   *pins = instance->pinned ? PinRelease(instance->iid) : NIL;
 	int			level = SettingsEnter(a->settings);
 
 	a->phase = PHASE_RESOLVE;
 	a->running = NULL;
-	workflow = StartFindWorkflow(instance->workflow);
+	workflow = DefinitionRefresh(StartFindWorkflow(instance->workflow));
 	row.args = StartFreezeInput(workflow, a->pass.result);
 	a->phase = PHASE_ENGINE;
 	SettingsLeave(level);
@@ -287,4 +330,5 @@ SettleContinue(Activation *a)
 	}
 	WakeupReady(next->run_as);
 	SettleCommit(a);
+	drop_pins(a, pins);
 }

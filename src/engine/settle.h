@@ -14,7 +14,9 @@ extern void SettleCommit(Activation *a);
 extern void SettleWait(Activation *a, const char *status, List *awaits,
 					   Jsonb *filter, TimestampTz wake_at);
 extern void SettleHold(Activation *a, const char *reason);
+extern void SettleHoldToMend(Activation *a, const char *reason);
 extern void SettleHoldForError(Activation *a, const ErrorData *error);
+extern char *SettleReason(const ErrorData *error);
 extern void SettlePostpone(Activation *a, const ErrorData *error);
 extern void SettleStop(Activation *a);
 extern void SettleEnd(Activation *a, const char *status, HistoryRow *row);

@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "durable.h"
 #include "engine/binding.h"
+#include "engine/definition.h"
 #include "engine/json.h"
 #include "engine/settings.h"
 #include "engine/start.h"
@@ -261,12 +262,14 @@ StartInstance(StartRequest *request)
 		workflow = internal_workflow(request->internal);
 	else
 	{
-		workflow = StartFindWorkflow(request->workflow);
-		input = StartFreezeInput(workflow, request->input);
+		workflow = DefinitionRefresh(StartFindWorkflow(request->workflow));
+		/* the history of another version goes with the input of that one */
+		if (request->version == 0 || request->version == workflow->version)
+			input = StartFreezeInput(workflow, request->input);
 	}
 	as_owner = request->as_owner || strcmp(workflow->run_as, "owner") == 0;
 	row.workflow = workflow->name;
-	row.version = workflow->version;
+	row.version = request->version ? request->version : workflow->version;
 	row.run_as = as_owner ? workflow->owner : GetUserId();
 	row.run_as_name = GetUserNameFromId(row.run_as, false);
 	check_login(row.run_as, row.run_as_name);

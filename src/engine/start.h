@@ -30,6 +30,7 @@ typedef struct StartRequest
 	Jsonb	   *tags;
 	bool		as_owner;		/* whatever the workflow says */
 	Jsonb	   *settings;		/* NULL: as usual */
+	int			version;		/* of the workflow, 0: the current one */
 	const char *internal;		/* a workflow of ours, NULL: none */
 	const InstanceRow *parent;	/* NULL: none */
 	int			parent_position;

@@ -60,6 +60,7 @@ UnblockFlush(Activation *a, const Command *before)
 	int			end = before ? before->position - 1 : a->ncommands;
 	int			i = end;
 
+	ActivationRecordMarkers(a);
 	while (i > 0 && !a->commands[i - 1]->recorded)
 		i--;
 	for (; i < end; i++)

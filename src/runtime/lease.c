@@ -20,10 +20,12 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "utils/inval.h"
 
 #include "compat.h"
 #include "durable.h"
@@ -35,6 +37,7 @@
 /* The classes of our locks: SQL's advisory locks are of class 1 and 2. */
 #define LEASE_LOCK_CLASS	0x4457	/* key: the lease */
 #define INSTANCE_LOCK_CLASS	0x4458	/* key: the iid */
+#define PIN_LOCK_CLASS		0x4459	/* key: hash of the name */
 
 /*
  * The upper bits of a lease are the timeline it was taken on: a lease of
@@ -101,7 +104,7 @@ lease_exit(int code, Datum arg)
 	CurrentActivation = NULL;
 	ProcessBegin();
 	if (condemned_iid != 0 && ReadyDelete(condemned_iid, my_lease))
-		InstanceHold(condemned_iid, condemned_reason);
+		InstanceHold(condemned_iid, condemned_reason, true);
 	ReadyReleaseAll(my_lease);
 	ProcessCommit();
 	my_lease = 0;
@@ -204,6 +207,26 @@ bool
 LeaseIsInHand(int64 iid)
 {
 	return is_locked(INSTANCE_LOCK_CLASS, iid);
+}
+
+/*
+ * LeasePin: until the end of the transaction a copy of a function is not
+ * dropped, or (exclusive) is ours alone to make or drop.  False: without
+ * waiting it cannot be had.
+ */
+bool
+LeasePin(const char *pin, bool exclusive, bool wait)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, PIN_LOCK_CLASS,
+			(int64) DatumGetUInt64(hash_any_extended((const unsigned char *) pin,
+													 strlen(pin), 0)));
+	if (LockAcquire(&tag, exclusive ? ExclusiveLock : ShareLock, false,
+					!wait) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	AcceptInvalidationMessages();
+	return true;
 }
 
 /*

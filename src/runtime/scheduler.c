@@ -31,6 +31,7 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "engine/pin.h"
 #include "runtime/dispatch.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
@@ -650,6 +651,12 @@ turn(bool sweep)
 	my_slot->has_run = true;
 	my_slot->failures = 0;
 
+	if (sweep)
+	{
+		ProcessBegin();
+		(void) PinSweep();
+		ProcessCommit();
+	}
 	ProcessBegin();
 	MemoryContextSwitchTo(cxt);
 	send_surplus_away();

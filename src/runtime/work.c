@@ -28,6 +28,7 @@
 #include "client/client.h"
 #include "durable.h"
 #include "engine/drive.h"
+#include "engine/pin.h"
 #include "engine/replay.h"
 #include "runtime/dispatch.h"
 #include "runtime/lease.h"
@@ -178,6 +179,8 @@ find_work(Transactions *tx, Oid role)
 		TransactionCommit(tx);
 	DispatchAll(role);
 	TransactionCommit(tx);
+	if (PinSweep())
+		TransactionCommit(tx);
 }
 
 /*

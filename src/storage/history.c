@@ -53,7 +53,8 @@ static Statement copy_rows = {
 	" h.args, h.result, h.error, h.data, h.attempt, h.wake_at, h.started_at, h.at"
 	" FROM durable_internal.history h WHERE h.iid = $1 AND h.seq > 1 AND (h.position <= $3"
 	" OR h.event IN ('WorkflowForked', 'WorkflowRetried')"
-	" OR h.event IN ('SignalHandled', 'UpdateCompleted') AND (h.data ->> 'at')::int <= $3)",
+	" OR h.event IN ('SignalHandled', 'UpdateCompleted') AND (h.data ->> 'at')::int <= $3"
+	" OR h.event = 'VersionMarked' AND (h.data ->> 'after')::int < $3)",
 	3, {INT8OID, INT8OID, INT4OID}, NULL
 };
 

@@ -50,20 +50,21 @@ static Statement insert_instance = {
 	" WHEN r.iid IS NULL THEN i.status ELSE 'pending' END," \
 	" i.reason, i.run_as, i.run_as_name::text, i.priority, i.body_failures," \
 	" i.seed, i.tags, i.suspended IS NOT NULL, i.end_seq IS NOT NULL," \
-	" v.function, v.whole, w.sandbox, w.owner, w.activity_retry," \
+	" CASE WHEN w.name IS NOT NULL THEN v.function END, v.whole, w.sandbox, v.owner, w.activity_retry," \
 	" r.lease, t.wake_at, i.suspect," \
 	" i.xmin, i.parent, i.parent_chain, i.parent_position, i.deadline," \
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
 	" AND m.kind IN ('cancel', 'terminate'))," \
 	" w.paused OR EXISTS (SELECT 1 FROM durable_internal.control)," \
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update')," \
-	" coalesce(w.hold_on_undo_failure, false)" \
+	" coalesce(w.hold_on_undo_failure, false), i.definition, v.hash, w.version, w.on_change," \
+	" EXISTS (SELECT 1 FROM durable_internal.pin_use u WHERE u.iid = i.iid)" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
 	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
 	" LEFT JOIN durable_internal.workflow w ON w.name = i.workflow" \
 	" LEFT JOIN durable_internal.workflow_version v" \
-	" ON v.workflow = w.name AND v.version = w.version"
+	" ON v.workflow = i.workflow AND v.version = i.version"
 
 static Statement find_instance = {
 	SELECT_INSTANCE " WHERE i.id = $1 ORDER BY i.run DESC LIMIT 1",
@@ -88,15 +89,22 @@ static Statement set_body_failures = {
 };
 
 static Statement hold_instance = {
-	"UPDATE durable_internal.instance SET suspended = 'held', reason = $2"
+	"UPDATE durable_internal.instance SET suspended = 'held', reason = $2,"
+	" definition = CASE WHEN $3 THEN 'current' ELSE definition END"
 	" WHERE iid = $1 AND end_seq IS NULL",
-	2, {INT8OID, TEXTOID}, NULL
+	3, {INT8OID, TEXTOID, BOOLOID}, NULL
 };
 
 static Statement resume_instance = {
 	"UPDATE durable_internal.instance SET suspended = NULL, reason = NULL, body_failures = 0,"
-	" run_as_name = $2 WHERE iid = $1 AND suspended IS NOT NULL AND end_seq IS NULL",
-	2, {INT8OID, NAMEOID}, NULL
+	" run_as_name = $2, definition = coalesce($3, definition)"
+	" WHERE iid = $1 AND suspended IS NOT NULL AND end_seq IS NULL",
+	3, {INT8OID, NAMEOID, TEXTOID}, NULL
+};
+
+static Statement switch_instance = {
+	"UPDATE durable_internal.instance SET version = $2, definition = NULL WHERE iid = $1",
+	2, {INT8OID, INT4OID}, NULL
 };
 
 static Statement pause_instance = {
@@ -107,8 +115,9 @@ static Statement pause_instance = {
 
 static Statement reopen_instance = {
 	"UPDATE durable_internal.instance SET status = 'pending', end_seq = NULL, ended_at = NULL,"
-	" body_failures = 0, deadline = $3 WHERE iid = $1 AND end_seq = $2",
-	3, {INT8OID, INT4OID, TIMESTAMPTZOID}, NULL
+	" body_failures = 0, deadline = $3, definition = coalesce($4, definition)"
+	" WHERE iid = $1 AND end_seq = $2",
+	4, {INT8OID, INT4OID, TIMESTAMPTZOID, TEXTOID}, NULL
 };
 
 static Statement end_instance = {
@@ -220,6 +229,12 @@ read_row(MemoryContext cxt)
 	row->parked = !isnull && DatumGetBool(value);
 	row->updates = DatumGetBool(StatementColumn(0, 32, &isnull));
 	row->hold_on_undo_failure = DatumGetBool(StatementColumn(0, 33, &isnull));
+	row->definition = StatementText(cxt, 0, 34);
+	row->hash = StatementText(cxt, 0, 35);
+	value = StatementColumn(0, 36, &isnull);
+	row->current_version = isnull ? 0 : DatumGetInt32(value);
+	row->on_change = StatementText(cxt, 0, 37);
+	row->pinned = DatumGetBool(StatementColumn(0, 38, &isnull));
 	return row;
 }
 
@@ -290,12 +305,14 @@ InstancePause(int64 iid)
  * InstanceReopen: it has not ended after all; false if it was reopened before.
  */
 bool
-InstanceReopen(int64 iid, int end_seq, TimestampTz deadline)
+InstanceReopen(int64 iid, int end_seq, TimestampTz deadline,
+			   const char *definition)
 {
-	Datum		values[3] = {
-		Int64GetDatum(iid), Int32GetDatum(end_seq), TimestampTzGetDatum(deadline)
+	Datum		values[4] = {
+		Int64GetDatum(iid), Int32GetDatum(end_seq),
+		TimestampTzGetDatum(deadline), TextDatum(definition)
 	};
-	bool		nulls[3] = {[2] = deadline == 0};
+	bool		nulls[4] = {[2] = deadline == 0, [3] = definition == NULL};
 
 	return StatementRun(&reopen_instance, values, nulls) == 1;
 }
@@ -313,24 +330,43 @@ InstanceSetBodyFailures(int64 iid, int failures)
 
 /*
  * InstanceHold: suspend it until durable_resume.
+ *
+ * mend: it is to go on with what its workflow is then.
  */
 void
-InstanceHold(int64 iid, const char *reason)
+InstanceHold(int64 iid, const char *reason, bool mend)
 {
-	Datum		values[2] = {Int64GetDatum(iid), TextDatum(reason)};
+	Datum		values[3] = {
+		Int64GetDatum(iid), TextDatum(reason), BoolGetDatum(mend)
+	};
 
 	StatementRun(&hold_instance, values, NULL);
 }
 
 /*
- * InstanceResume: lift the suspension; false if there is none.
+ * InstanceResume: lift the suspension; false if there is none.  With a
+ * definition it is to go on with that one.
  */
 bool
-InstanceResume(int64 iid, const char *run_as_name)
+InstanceResume(int64 iid, const char *run_as_name, const char *definition)
 {
-	Datum		values[2] = {Int64GetDatum(iid), NameDatum(run_as_name)};
+	Datum		values[3] = {
+		Int64GetDatum(iid), NameDatum(run_as_name), TextDatum(definition)
+	};
+	bool		nulls[3] = {[2] = definition == NULL};
 
-	return StatementRun(&resume_instance, values, NULL) == 1;
+	return StatementRun(&resume_instance, values, nulls) == 1;
+}
+
+/*
+ * InstanceSwitch: it runs on that version of its workflow from now on.
+ */
+void
+InstanceSwitch(int64 iid, int version)
+{
+	Datum		values[2] = {Int64GetDatum(iid), Int32GetDatum(version)};
+
+	StatementRun(&switch_instance, values, NULL);
 }
 
 /*

@@ -61,6 +61,7 @@ typedef struct WorkflowRow
 	int			version;
 	char	   *run_as;
 	char	   *sandbox;		/* NULL: the setting's */
+	char	   *on_change;		/* pin, continue or hold */
 	Jsonb	   *activity_retry; /* NULL: none */
 	Datum		capture_settings;	/* text[] */
 	Jsonb	   *settings;		/* of the registration */
@@ -78,6 +79,7 @@ extern WorkflowRow *WorkflowFind(const char *name);
 extern void WorkflowLock(void);
 extern void WorkflowStore(const WorkflowRow *row);
 extern void WorkflowDelete(const char *name);
+extern void WorkflowStoreVersion(const WorkflowRow *row);
 extern int	WorkflowLastVersion(const char *name);
 extern bool WorkflowHasLiveInstances(const char *name);
 
@@ -101,6 +103,31 @@ extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,
 								 const char *name);
 extern void ActivityStore(const ActivityRow *row);
 
+/* ---- definition.c: what functions were, and the copies of them ---- */
+
+typedef struct DefinitionRow
+{
+	char	   *function;		/* signature */
+	char	   *name;			/* of a handler, as the body has it */
+	Oid			owner;
+	char	   *owner_name;
+	char	   *definition;
+	char	   *hash;
+} DefinitionRow;
+
+extern DefinitionRow *VersionFind(const char *workflow, int version);
+extern List *HandlersOf(const char *workflow, int version);
+extern bool HandlerStore(const char *workflow, int version,
+						 const DefinitionRow *row);
+extern bool PinUse(int64 iid, const char *pin);
+extern List *PinRelease(int64 iid);
+extern List *PinsUnused(void);
+extern bool PinIsUsed(const char *pin);
+extern Oid	PinFind(const char *pin);
+extern void PinCreate(const char *pin, const char *command,
+					  const char *owner_name);
+extern void PinDrop(const char *pin);
+
 /* ---- instance.c ---- */
 
 typedef struct InstanceRow
@@ -111,6 +138,8 @@ typedef struct InstanceRow
 	int64		chain;
 	char	   *workflow;
 	int			version;
+	char	   *definition;		/* asked for: pinned, current, NULL: neither */
+	bool		pinned;			/* it needs copies of functions */
 	char	   *status;			/* as the views show it */
 	char	   *reason;
 	Oid			run_as;
@@ -133,11 +162,16 @@ typedef struct InstanceRow
 	bool		updates;		/* so are updates */
 	bool		parked;			/* its workflow, or everything, is paused */
 
-	/* from the workflow and its version, NULL when they are gone */
+	/* from its version, NULL when the workflow is gone */
 	char	   *function;
+	char	   *hash;
 	bool		whole;
-	char	   *sandbox;
 	Oid			workflow_owner;
+
+	/* from the workflow */
+	int			current_version;
+	char	   *on_change;
+	char	   *sandbox;
 	Jsonb	   *activity_retry;
 	bool		hold_on_undo_failure;
 } InstanceRow;
@@ -152,10 +186,13 @@ extern bool InstanceIsOpen(int64 iid);
 extern bool InstancePause(int64 iid);
 extern int	InstanceEndedChildren(int64 parent, int before, int64 **iids);
 extern bool InstanceIsForLater(int64 iid);
-extern bool InstanceReopen(int64 iid, int end_seq, TimestampTz deadline);
+extern bool InstanceReopen(int64 iid, int end_seq, TimestampTz deadline,
+						   const char *definition);
 extern void InstanceSetBodyFailures(int64 iid, int failures);
-extern void InstanceHold(int64 iid, const char *reason);
-extern bool InstanceResume(int64 iid, const char *run_as_name);
+extern void InstanceHold(int64 iid, const char *reason, bool mend);
+extern bool InstanceResume(int64 iid, const char *run_as_name,
+						   const char *definition);
+extern void InstanceSwitch(int64 iid, int version);
 extern void InstanceEnd(int64 iid, const char *status, int end_seq,
 						TimestampTz started_at, TimestampTz ended_at);
 

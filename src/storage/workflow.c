@@ -19,7 +19,7 @@
 static Statement find_workflow = {
 	"SELECT w.name, w.owner, w.owner_name::text, w.version, w.run_as, w.sandbox,"
 	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole, w.settings,"
-	" w.timeout, w.start_on, w.start_filter"
+	" w.timeout, w.start_on, w.start_filter, w.on_change"
 	" FROM durable_internal.workflow w"
 	" JOIN durable_internal.workflow_version v ON v.workflow = w.name AND v.version = w.version"
 	" WHERE w.name = $1",
@@ -33,25 +33,31 @@ static Statement lock_workflows = {
 static Statement store_workflow = {
 	"INSERT INTO durable_internal.workflow AS w"
 	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings, settings,"
-	" timeout, start_on, start_filter, hold_on_undo_failure)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+	" timeout, start_on, start_filter, hold_on_undo_failure, on_change)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 	" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, owner_name = excluded.owner_name,"
 	" version = excluded.version, run_as = excluded.run_as, sandbox = excluded.sandbox,"
 	" activity_retry = excluded.activity_retry, capture_settings = excluded.capture_settings,"
 	" settings = excluded.settings, timeout = excluded.timeout,"
 	" start_on = excluded.start_on, start_filter = excluded.start_filter,"
 	" hold_on_undo_failure = excluded.hold_on_undo_failure,"
-	" registered_at = excluded.registered_at",
-	13, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
-		TEXTARRAYOID, JSONBOID, INTERVALOID, TEXTOID, JSONBOID, BOOLOID
+	" on_change = excluded.on_change, registered_at = excluded.registered_at",
+	14, {TEXTOID, OIDOID, NAMEOID, INT4OID, TEXTOID, TEXTOID, JSONBOID,
+		TEXTARRAYOID, JSONBOID, INTERVALOID, TEXTOID, JSONBOID, BOOLOID, TEXTOID
 	}, NULL
 };
 
+static Statement set_version = {
+	"UPDATE durable_internal.workflow SET version = $2 WHERE name = $1",
+	2, {TEXTOID, INT4OID}, NULL
+};
+
 static Statement store_version = {
-	"INSERT INTO durable_internal.workflow_version (workflow, version, function, definition, hash, whole)"
-	" VALUES ($1, $2, $3, $4, $5, $6)"
+	"INSERT INTO durable_internal.workflow_version"
+	" (workflow, version, function, definition, hash, whole, owner, owner_name)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
 	" ON CONFLICT (workflow, version) DO NOTHING",
-	6, {TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID}, NULL
+	8, {TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, OIDOID, NAMEOID}, NULL
 };
 
 static Statement last_version = {
@@ -134,6 +140,7 @@ WorkflowFind(const char *name)
 		}
 		row->start_on = StatementText(cxt, 0, 15);
 		row->start_filter = StatementJsonb(cxt, 0, 16);
+		row->on_change = StatementText(cxt, 0, 17);
 		MemoryContextSwitchTo(old);
 	}
 	StorageLeave(&scope);
@@ -150,34 +157,54 @@ WorkflowLock(void)
 	StatementRun(&lock_workflows, NULL, NULL);
 }
 
+static void
+insert_version(const WorkflowRow *row)
+{
+	Datum		values[8] = {
+		TextDatum(row->name), Int32GetDatum(row->version),
+		TextDatum(row->function), TextDatum(row->definition),
+		TextDatum(row->hash), BoolGetDatum(row->whole),
+		ObjectIdGetDatum(row->owner), NameDatum(row->owner_name)
+	};
+
+	StatementRun(&store_version, values, NULL);
+}
+
+/*
+ * WorkflowStoreVersion: another version of a workflow that is registered.
+ */
+void
+WorkflowStoreVersion(const WorkflowRow *row)
+{
+	Datum		values[2] = {TextDatum(row->name), Int32GetDatum(row->version)};
+
+	StatementRun(&set_version, values, NULL);
+	insert_version(row);
+}
+
 /*
  * WorkflowStore: insert or replace a workflow, and its version if it is new.
  */
 void
 WorkflowStore(const WorkflowRow *row)
 {
-	Datum		workflow[13] = {
+	Datum		workflow[14] = {
 		TextDatum(row->name), ObjectIdGetDatum(row->owner),
 		NameDatum(row->owner_name), Int32GetDatum(row->version),
 		TextDatum(row->run_as), TextDatum(row->sandbox),
 		PointerGetDatum(row->activity_retry), row->capture_settings,
 		PointerGetDatum(row->settings), IntervalPGetDatum(row->timeout),
 		TextDatum(row->start_on), PointerGetDatum(row->start_filter),
-		BoolGetDatum(row->hold_on_undo_failure)
+		BoolGetDatum(row->hold_on_undo_failure), TextDatum(row->on_change)
 	};
-	bool		nulls[13] = {
+	bool		nulls[14] = {
 		[5] = row->sandbox == NULL, [6] = row->activity_retry == NULL,
 		[9] = row->timeout == NULL, [10] = row->start_on == NULL,
 		[11] = row->start_filter == NULL
 	};
-	Datum		version[6] = {
-		TextDatum(row->name), Int32GetDatum(row->version),
-		TextDatum(row->function), TextDatum(row->definition),
-		TextDatum(row->hash), BoolGetDatum(row->whole)
-	};
 
 	StatementRun(&store_workflow, workflow, nulls);
-	StatementRun(&store_version, version, NULL);
+	insert_version(row);
 }
 
 /*

@@ -37,7 +37,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 CREATE FUNCTION version_of(workflow text) RETURNS int LANGUAGE sql AS $$
-SELECT version FROM durable.workflows WHERE name = workflow;
+SELECT version FROM durable.workflows WHERE name = workflow AND current;
 $$;
 
 --
@@ -136,13 +136,13 @@ SELECT is(err($$SELECT durable_register('proc')$$), 'WF004 workflow function "pr
 CREATE FUNCTION versioned(a int, at timestamptz DEFAULT '2020-01-01 00:00+00') RETURNS int LANGUAGE sql AS 'SELECT 1';
 SELECT durable_register('versioned') \g /dev/null
 SELECT is(version_of('versioned'), 1, 'versions begin with 1');
-SELECT matches((SELECT hash FROM durable.workflows WHERE name = 'versioned'), '^[0-9a-f]{64}$', 'the definition has a hash');
-CREATE TABLE first_hash AS SELECT hash FROM durable.workflows WHERE name = 'versioned';
+SELECT matches((SELECT hash FROM durable.workflows WHERE current AND name = 'versioned'), '^[0-9a-f]{64}$', 'the definition has a hash');
+CREATE TABLE first_hash AS SELECT hash FROM durable.workflows WHERE current AND name = 'versioned';
 SELECT durable_register('versioned', run_as => 'owner', sandbox => 'warn', activity_retry => '{"max_attempts": 2}') \g /dev/null
-SELECT results_eq($$SELECT version, run_as, sandbox, activity_retry FROM durable.workflows WHERE name = 'versioned'$$,
+SELECT results_eq($$SELECT version, run_as, sandbox, activity_retry FROM durable.workflows WHERE current AND name = 'versioned'$$,
                   $$VALUES (1, 'owner', 'warn', '{"max_attempts": 2}'::jsonb)$$, 'other options make no new version, but count');
 SELECT durable_register('versioned') \g /dev/null
-SELECT results_eq($$SELECT version, run_as, sandbox, activity_retry FROM durable.workflows WHERE name = 'versioned'$$,
+SELECT results_eq($$SELECT version, run_as, sandbox, activity_retry FROM durable.workflows WHERE current AND name = 'versioned'$$,
                   $$VALUES (1, 'starter', NULL::text, NULL::jsonb)$$, 'options that are not given again are the defaults');
 
 -- The definition is the same, whatever the session's settings
@@ -153,7 +153,7 @@ SELECT is(version_of('versioned'), 1, 'another TimeZone makes no new version');
 SET quote_all_identifiers = on;
 SELECT durable_register('versioned') \g /dev/null
 RESET quote_all_identifiers;
-SELECT is((SELECT hash FROM durable.workflows WHERE name = 'versioned'), (SELECT hash FROM first_hash),
+SELECT is((SELECT hash FROM durable.workflows WHERE current AND name = 'versioned'), (SELECT hash FROM first_hash),
           'quote_all_identifiers makes no other hash');
 
 CREATE TABLE before AS SELECT version_of('versioned') AS version;
@@ -161,7 +161,7 @@ CREATE OR REPLACE FUNCTION versioned(a int, at timestamptz DEFAULT '2020-01-01 0
 SELECT is(version_of('versioned'), (SELECT version FROM before), 'CREATE OR REPLACE alone changes nothing');
 SELECT durable_register('versioned') \g /dev/null
 SELECT is(version_of('versioned'), (SELECT version + 1 FROM before), 'a changed body is a new version');
-SELECT isnt((SELECT hash FROM durable.workflows WHERE name = 'versioned'), (SELECT hash FROM first_hash), 'with another hash');
+SELECT isnt((SELECT hash FROM durable.workflows WHERE current AND name = 'versioned'), (SELECT hash FROM first_hash), 'with another hash');
 ALTER FUNCTION versioned(int, timestamptz) STRICT;
 SELECT durable_register('versioned') \g /dev/null
 SELECT is(version_of('versioned'), (SELECT version + 2 FROM before), 'a changed attribute is a new version');
