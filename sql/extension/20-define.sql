@@ -46,6 +46,24 @@ CREATE FUNCTION durable_retry_policy(
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
+/*
+ * Rehearse: would a function do for the histories there are?
+ */
+CREATE FUNCTION durable_check(
+    workflow      text,
+    function      text DEFAULT NULL,
+    history       jsonb DEFAULT NULL,
+    include_ended bool DEFAULT false,
+    OUT id text, OUT run int, OUT verdict text, OUT "position" int, OUT reason text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
+CREATE FUNCTION durable_export(
+    id  text,
+    run int DEFAULT NULL
+) RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+
 CREATE FUNCTION durable_internal.lint(
     source          text,
     language        text,

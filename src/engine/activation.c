@@ -322,6 +322,25 @@ add_marker(Activation *a, const char *change, int version, int position)
 }
 
 /*
+ * is_end: does this event end a run?
+ */
+static bool
+is_end(const char *event)
+{
+	static const char *const ends[] = {
+		"WorkflowCompleted", "WorkflowFailed", "WorkflowCancelled",
+		"WorkflowTimedOut", "WorkflowTerminated", "WorkflowContinuedAsNew"
+	};
+
+	for (int i = 0; i < lengthof(ends); i++)
+	{
+		if (strcmp(event, ends[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
  * apply_other: a row that is not of a command.
  */
 static void
@@ -329,6 +348,13 @@ apply_other(Activation *a, const HistoryRow *row)
 {
 	Jsonb	   *state;
 
+	if (is_end(row->event))
+	{
+		a->end.event = row->event;
+		a->end.result = row->result;
+		a->end.error = row->error;
+		return;
+	}
 	if (row->data == NULL)
 		return;
 	if (strcmp(row->event, "SignalHandled") == 0 ||
@@ -348,7 +374,10 @@ apply_other(Activation *a, const HistoryRow *row)
 		(void) add_marker(a, row->name, JsonGetInt(row->data, "version"),
 						  JsonGetInt(row->data, "after"));
 	else if (strcmp(row->event, "WorkflowRetried") == 0)
+	{
+		memset(&a->end, 0, sizeof(End));
 		retry_from(a, JsonGetInt(row->data, "position"));
+	}
 	else if (strcmp(row->event, "CompensationStarted") == 0)
 		CompensationRead(a, row);
 	else if (strcmp(row->event, "CompensationsCarried") == 0)
@@ -364,8 +393,12 @@ apply_other(Activation *a, const HistoryRow *row)
 	}
 }
 
-static void
-visit_row(const HistoryRow *row, void *arg)
+/*
+ * ActivationReadRow: the next row of the history; what it points to is in the
+ * history's context.
+ */
+void
+ActivationReadRow(const HistoryRow *row, void *arg)
 {
 	Activation *a = arg;
 	MemoryContext old = MemoryContextSwitchTo(a->history_cxt);
@@ -392,10 +425,36 @@ visit_row(const HistoryRow *row, void *arg)
 }
 
 /*
- * ActivationReadHistory: read all there is, forgetting what was in memory.
+ * ActivationCreate: of an instance that is not loaded yet.
+ */
+Activation *
+ActivationCreate(Transactions *tx, int64 lease)
+{
+	MemoryContext cxt = AllocSetContextCreate(tx->cxt, "durable activation",
+											  ALLOCSET_DEFAULT_SIZES);
+	Activation *a = MemoryContextAllocZero(cxt, sizeof(Activation));
+
+	a->cxt = cxt;
+	a->history_cxt = AllocSetContextCreate(cxt, "durable history",
+										   ALLOCSET_DEFAULT_SIZES);
+	a->pass_cxt = AllocSetContextCreate(cxt, "durable pass",
+										ALLOCSET_DEFAULT_SIZES);
+	a->step_cxt = AllocSetContextCreate(cxt, "durable step",
+										ALLOCSET_DEFAULT_SIZES);
+	a->work_cxt = AllocSetContextCreate(cxt, "durable turn",
+										ALLOCSET_DEFAULT_SIZES);
+	a->tx = tx;
+	a->lease = lease;
+	a->began_at = GetCurrentTimestamp();
+	a->log_through = -1;
+	return a;
+}
+
+/*
+ * ActivationForgetHistory: nothing of it is in memory.
  */
 void
-ActivationReadHistory(Activation *a)
+ActivationForgetHistory(Activation *a)
 {
 	HASHCTL		info = {0};
 
@@ -414,6 +473,7 @@ ActivationReadHistory(Activation *a)
 	a->arrivals = MemoryContextAlloc(a->history_cxt,
 									 sizeof(Arrival) * a->arrivals_size);
 	a->markers = NIL;
+	memset(&a->end, 0, sizeof(End));
 	a->cancel_after = -1;
 	a->cancel_in = 0;
 	a->carried = NIL;
@@ -430,7 +490,16 @@ ActivationReadHistory(Activation *a)
 	a->arguments = NULL;
 	a->running = a->unconfirmed = NULL;
 	a->dirty = false;
-	HistoryScan(a->instance->iid, a->history_cxt, visit_row, a);
+}
+
+/*
+ * ActivationReadHistory: read all there is, forgetting what was in memory.
+ */
+void
+ActivationReadHistory(Activation *a)
+{
+	ActivationForgetHistory(a);
+	HistoryScan(a->instance->iid, a->history_cxt, ActivationReadRow, a);
 	if (a->input == NULL)
 		elog(ERROR, "instance \"%s\" has no history", a->instance->id);
 }

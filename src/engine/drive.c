@@ -432,29 +432,6 @@ recover(Activation *a, int64 iid)
 	return false;
 }
 
-static Activation *
-create_activation(Transactions *tx, int64 lease)
-{
-	MemoryContext cxt = AllocSetContextCreate(tx->cxt, "durable activation",
-											  ALLOCSET_DEFAULT_SIZES);
-	Activation *a = MemoryContextAllocZero(cxt, sizeof(Activation));
-
-	a->cxt = cxt;
-	a->history_cxt = AllocSetContextCreate(cxt, "durable history",
-										   ALLOCSET_DEFAULT_SIZES);
-	a->pass_cxt = AllocSetContextCreate(cxt, "durable pass",
-										ALLOCSET_DEFAULT_SIZES);
-	a->step_cxt = AllocSetContextCreate(cxt, "durable step",
-										ALLOCSET_DEFAULT_SIZES);
-	a->work_cxt = AllocSetContextCreate(cxt, "durable turn",
-										ALLOCSET_DEFAULT_SIZES);
-	a->tx = tx;
-	a->lease = lease;
-	a->began_at = GetCurrentTimestamp();
-	a->log_through = -1;
-	return a;
-}
-
 /*
  * DriveInstance: run an instance that we have a lease on, until it waits or
  * ends.
@@ -465,7 +442,7 @@ void
 DriveInstance(Transactions *tx, int64 iid, int64 lease)
 {
 	MemoryContext outer = tx->cxt;
-	Activation *a = create_activation(tx, lease);
+	Activation *a = ActivationCreate(tx, lease);
 	volatile bool more = true;
 
 	tx->cxt = a->work_cxt;

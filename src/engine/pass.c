@@ -79,7 +79,7 @@ run_in_subtransaction(Activation *a)
 	PG_TRY();
 	{
 		(void) SettingsEnter(a->settings);
-		if (a->sandbox == SANDBOX_STRICT)
+		if (a->sandbox == SANDBOX_STRICT || a->rehearsal)
 			XactReadOnly = true;
 		ContextSet(CONTEXT_BODY);
 		pass->result = FunctionInvoke(a->function, a->arguments, false);

@@ -240,6 +240,15 @@ describe(CommandKind kind, const char *name, Jsonb *args)
 	return text.data;
 }
 
+/*
+ * ReplayDescribe: a command, for messages.
+ */
+char *
+ReplayDescribe(const Command *command)
+{
+	return describe(command->kind, command->name, command->args);
+}
+
 static bool
 args_match(const Command *command, const CommandRequest *request)
 {

@@ -136,6 +136,14 @@ typedef struct Marker
 	bool		recorded;
 } Marker;
 
+/* How a run ended, when it is read again. */
+typedef struct End
+{
+	const char *event;			/* NULL: it has not */
+	Jsonb	   *result;
+	Jsonb	   *error;
+} End;
+
 /* The seed of positions that were copied from another instance. */
 typedef struct Fork
 {
@@ -206,6 +214,7 @@ typedef struct Activation
 	Jsonb	   *settings_json;	/* the same */
 	Jsonb	   *input;
 	SandboxMode sandbox;
+	bool		rehearsal;		/* nothing comes of it */
 	TimestampTz began_at;
 
 	DurableFunction *function;
@@ -222,6 +231,7 @@ typedef struct Activation
 	Arrival    *arrivals;		/* in order */
 	int			narrivals;
 	int			arrivals_size;
+	End			end;
 	List	   *markers;		/* of changes of the workflow */
 	int			cancel_after;	/* a cancel was delivered then, -1: none */
 	int			cancel_in;		/* the command it ended the wait in, 0: none */
@@ -269,6 +279,9 @@ extern void ContextSet(DurableContext context);
 extern Activation *CurrentActivation;
 
 /* activation.c */
+extern Activation *ActivationCreate(Transactions *tx, int64 lease);
+extern void ActivationForgetHistory(Activation *a);
+extern void ActivationReadRow(const HistoryRow *row, void *arg);
 extern void ActivationReadHistory(Activation *a);
 extern TimestampTz ActivationStamp(Activation *a);
 extern void ActivationRecord(Activation *a, Command *command,
@@ -303,6 +316,7 @@ pg_noreturn extern void ReplayVerdict(Activation *a, int sqlerrcode, const char 
 extern void ReplayCondemn(Activation *a, int sqlerrcode, const char *reason,
 						  const char *hint);
 extern void ReplayCheckLeftover(Activation *a);
+extern char *ReplayDescribe(const Command *command);
 extern bool ReplayIsReplaying(const Activation *a);
 extern bool ReplayIsCancelled(const Activation *a);
 extern void ReplayDeliverAll(Activation *a);

@@ -102,6 +102,26 @@ SettingsRead(Jsonb *settings)
 }
 
 /*
+ * SettingsOfOthers: of settings that somebody else has written down, those
+ * that shape values.  Which objects names mean is the session's own affair.
+ */
+List *
+SettingsOfOthers(List *settings)
+{
+	ListCell   *lc;
+
+	foreach(lc, settings)
+	{
+		Setting    *setting = lfirst(lc);
+
+		SettingsCheckName(setting->name);
+		if (pg_strcasecmp(setting->name, "search_path") == 0)
+			settings = foreach_delete_current(settings, lc);
+	}
+	return settings;
+}
+
+/*
  * SettingsEnter: put them in force, in a new nest level.
  *
  * Setting costs much more than looking, and mostly nothing differs.

@@ -13,6 +13,7 @@
 
 extern Jsonb *SettingsCapture(Datum additional);
 extern List *SettingsRead(Jsonb *settings);
+extern List *SettingsOfOthers(List *settings);
 extern int	SettingsEnter(List *settings);
 extern void SettingsLeave(int level);
 extern void SettingsCheckName(const char *name);

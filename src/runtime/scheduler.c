@@ -643,7 +643,11 @@ turn(bool sweep)
 	take_asked(&asked);
 	sweep = sweep || asked.sweep;
 	if (sweep)
+	{
 		LeaseReleaseStale(InvalidOid, !my_slot->has_run);
+		/* who parked an instance may have died before its second look */
+		ControlUnpark(NULL);
+	}
 	while (TimerFireDue(InvalidOid) > 0)
 		;
 	wake_for_messages(&asked, sweep);

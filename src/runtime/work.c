@@ -174,6 +174,7 @@ static void
 find_work(Transactions *tx, Oid role)
 {
 	LeaseReleaseStale(role, false);
+	ControlUnpark(NULL);
 	TransactionCommit(tx);
 	while (TimerFireDue(role) > 0)
 		TransactionCommit(tx);

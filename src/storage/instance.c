@@ -71,6 +71,16 @@ static Statement find_instance = {
 	1, {TEXTOID}, NULL
 };
 
+static Statement find_run = {
+	SELECT_INSTANCE " WHERE i.id = $1 AND i.run = $2", 2, {TEXTOID, INT4OID}, NULL
+};
+
+static Statement instances_of = {
+	"SELECT iid FROM durable_internal.instance"
+	" WHERE workflow = $1 AND (end_seq IS NULL OR $2) ORDER BY created_at, iid",
+	2, {TEXTOID, BOOLOID}, NULL
+};
+
 static Statement load_instance = {
 	SELECT_INSTANCE " WHERE i.iid = $1", 1, {INT8OID}, NULL
 };
@@ -122,6 +132,7 @@ static Statement reopen_instance = {
 
 static Statement end_instance = {
 	"UPDATE durable_internal.instance SET status = $2, awaits = NULL, end_seq = $3,"
+	" suspect = false, crashes = 0,"
 	" started_at = coalesce(started_at, $4), ended_at = $5 WHERE iid = $1",
 	5, {INT8OID, TEXTOID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID}, NULL
 };
@@ -239,14 +250,14 @@ read_row(MemoryContext cxt)
 }
 
 static InstanceRow *
-find_row(Statement *statement, Datum key)
+find_row(Statement *statement, Datum *key)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
 	InstanceRow *row = NULL;
 
 	StorageEnter(&scope);
-	if (StatementExecute(statement, &key, NULL) == 1)
+	if (StatementExecute(statement, key, NULL) == 1)
 		row = read_row(cxt);
 	StorageLeave(&scope);
 	return row;
@@ -258,7 +269,20 @@ find_row(Statement *statement, Datum key)
 InstanceRow *
 InstanceFind(const char *id)
 {
-	return find_row(&find_instance, TextDatum(id));
+	Datum		values[1] = {TextDatum(id)};
+
+	return find_row(&find_instance, values);
+}
+
+/*
+ * InstanceFindRun: that run of an id, or NULL.
+ */
+InstanceRow *
+InstanceFindRun(const char *id, int run)
+{
+	Datum		values[2] = {TextDatum(id), Int32GetDatum(run)};
+
+	return find_row(&find_run, values);
 }
 
 /*
@@ -267,7 +291,9 @@ InstanceFind(const char *id)
 InstanceRow *
 InstanceLoad(int64 iid)
 {
-	return find_row(&load_instance, Int64GetDatum(iid));
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	return find_row(&load_instance, values);
 }
 
 /*
@@ -418,6 +444,23 @@ InstanceIsOpen(int64 iid)
 	return StatementRun(&is_open, values, NULL) > 0;
 }
 
+static int
+list_iids(Statement *statement, Datum *values, int64 **iids)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	int			count;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(statement, values, NULL);
+	*iids = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*iids)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+	StorageLeave(&scope);
+	return count;
+}
+
 /*
  * InstanceEndedChildren: the children of a run that have ended, of those
  * before that position; how many there are.
@@ -425,19 +468,21 @@ InstanceIsOpen(int64 iid)
 int
 InstanceEndedChildren(int64 parent, int before, int64 **iids)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	StorageScope scope;
 	Datum		values[2] = {Int64GetDatum(parent), Int32GetDatum(before)};
-	int			count;
-	bool		isnull;
 
-	StorageEnter(&scope);
-	count = (int) StatementExecute(&ended_children, values, NULL);
-	*iids = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-		(*iids)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
-	StorageLeave(&scope);
-	return count;
+	return list_iids(&ended_children, values, iids);
+}
+
+/*
+ * InstancesOf: the runs of a workflow that have not ended, or all; how many
+ * there are.
+ */
+int
+InstancesOf(const char *workflow, bool ended, int64 **iids)
+{
+	Datum		values[2] = {TextDatum(workflow), BoolGetDatum(ended)};
+
+	return list_iids(&instances_of, values, iids);
 }
 
 /*

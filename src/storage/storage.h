@@ -179,7 +179,9 @@ typedef struct InstanceRow
 extern bool InstanceInsert(const InstanceRow *row, Jsonb *input,
 						   Jsonb *settings, TimestampTz start_at);
 extern InstanceRow *InstanceFind(const char *id);
+extern InstanceRow *InstanceFindRun(const char *id, int run);
 extern InstanceRow *InstanceLoad(int64 iid);
+extern int	InstancesOf(const char *workflow, bool ended, int64 **iids);
 extern void InstanceWait(int64 iid, const char *status, List *awaits,
 						 Jsonb *filter, TimestampTz started_at);
 extern bool InstanceIsOpen(int64 iid);

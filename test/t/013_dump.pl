@@ -52,11 +52,27 @@ $node->safe_psql('source', q{
 		PERFORM durable_call('act', jsonb_build_array(id, 3));
 		RETURN go;
 	END $$;
+	CREATE FUNCTION changes() RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$
+	BEGIN
+		PERFORM durable_wait_signal('go');
+		RETURN 'old, ' || current_user;
+	END $$;
+	SELECT durable_register('changes');
+	SELECT durable_start('changes', id => id) FROM unnest('{changed,changed too}'::text[]) id;
 	SELECT durable_register('steps', activity_retry => durable_retry_policy(max_attempts => 1));
 	SELECT durable_start('steps', to_jsonb(i), id => i)
 	  FROM unnest(ARRAY['completed', 'failed', 'signal', 'timer']) i;
 }, @$as_app);
 $node->safe_psql('source', 'CALL durable_work()', @$as_app);
+
+# C5: one has a copy of its function when it is dumped, the other one needs it later
+$node->safe_psql('source', q{
+	CREATE OR REPLACE FUNCTION changes() RETURNS text LANGUAGE sql AS $$ SELECT 'new' $$;
+	SELECT durable_pause('changed'), durable_resume('changed');
+}, @$as_app);
+$node->safe_psql('source', 'CALL durable_work()', @$as_app);
+is($node->safe_psql('source', q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace}),
+	'1', 'there is a copy');
 $node->safe_psql('source', q{
 	SELECT durable_start('steps', '"running"', id => 'running');
 	SELECT durable_start('steps', '"later"', id => 'later', start_at => now() + interval '1 s');
@@ -103,12 +119,13 @@ sub check_restored
 
 	is( $where->safe_psql('target',
 			q{SELECT string_agg(id || ' ' || status, ', ' ORDER BY id) FROM durable.instances
-			   WHERE id NOT IN ('timer', 'later')}),
+			   WHERE id NOT IN ('timer', 'later') AND id !~ 'changed'}),
 		'completed completed, failed failed, pending pending, running running, signal waiting_for_event',
 		"$what: the instances are as they were");
 	is($where->safe_psql('target', q{SELECT payload FROM durable.messages}),
 		'"unread"', "$what: so is a message that was not read");
 
+	$where->safe_psql('target', q{SELECT durable_signal(id, 'go') FROM unnest('{changed,changed too}'::text[]) id}, @$as_app);
 	# until the timers are due
 	for (1 .. 600)
 	{
@@ -119,7 +136,7 @@ sub check_restored
 			q{SELECT count(*) FROM durable.timers}) eq '0';
 	}
 	is( $where->safe_psql('target',
-			q{SELECT string_agg(id || ' ' || status, ', ' ORDER BY id) FROM durable.instances}),
+			q{SELECT string_agg(id || ' ' || status, ', ' ORDER BY id) FROM durable.instances WHERE id !~ 'changed'}),
 		'completed completed, failed failed, later completed, pending completed, '
 		  . 'running completed, signal completed, timer completed',
 		"$what: all go on to their end");
@@ -129,6 +146,13 @@ sub check_restored
 		"$what: each effect is there once");
 	is($where->safe_psql('target', q{SELECT durable_result('signal')}, @$as_app),
 		'"unread"', "$what: the message was received");
+
+	is( $where->safe_psql('target',
+			q{SELECT string_agg(id || ' ' || result, ', ' ORDER BY id) FROM durable.instances WHERE id ~ 'changed'}),
+		'changed "old, app", changed too "old, app"',
+		"$what: pinned ones end on the definition they began on, as its owner");
+	is($where->safe_psql('target', q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace}),
+		'0', "$what: no copy is left");
 
 	# numbers go on as well
 	$where->safe_psql('target', q{SELECT durable_start('steps', '"new"', id => 'new')}, @$as_app);
@@ -158,6 +182,8 @@ UPDATE durable_internal.instance SET run_as = (SELECT oid FROM pg_roles WHERE ro
 UPDATE durable_internal.ready q SET run_as = i.run_as FROM durable_internal.instance i WHERE i.iid = q.iid;
 UPDATE durable_internal.timer q SET run_as = i.run_as FROM durable_internal.instance i WHERE i.iid = q.iid;
 UPDATE durable_internal.workflow SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
+UPDATE durable_internal.workflow_version SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
+UPDATE durable_internal.workflow_handler SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
 UPDATE durable_internal.activity SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
 COMMIT;
 SQL

@@ -1,0 +1,158 @@
+-- Rehearsal: would a function do for the histories there are?
+SET client_min_messages = warning;
+DROP EXTENSION IF EXISTS durable CASCADE;
+CREATE EXTENSION durable;
+RESET client_min_messages;
+\set SHOW_CONTEXT never
+CREATE SCHEMA rehearsal;
+SET search_path = rehearsal, public;
+
+CREATE TABLE effect (n serial, what text);
+CREATE FUNCTION act(what text) RETURNS text LANGUAGE sql AS $$ INSERT INTO effect (what) VALUES (what) RETURNING what $$;
+CREATE FUNCTION breaks() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$;
+CREATE FUNCTION flow(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_call('act', '["begun"]');
+    IF how = 'waits' THEN
+        PERFORM durable_wait_signal('go');
+    ELSIF how = 'sleeps' THEN
+        PERFORM durable_sleep('1 day');
+    ELSIF how = 'fails' THEN
+        PERFORM durable_call('breaks', retry => durable_retry_policy(max_attempts => 1));
+    ELSIF how = 'continues' THEN
+        PERFORM durable_continue_as_new('"waits"');
+    END IF;
+    RETURN how || durable_random();
+END $$;
+SELECT durable_register('flow');
+SELECT count(durable_start('flow', to_jsonb(how), id => how)) FROM unnest('{waits,sleeps,fails,continues,completes}'::text[]) how;
+CALL durable_work();
+SELECT durable_start('flow', '"waits"', id => 'not begun', start_at => now() + interval '1 day');
+CREATE TABLE before AS SELECT i.*, (SELECT count(*) FROM durable_internal.history h WHERE h.iid = i.iid) AS rows FROM durable_internal.instance i;
+
+-- the function itself fits, for those that have ended too
+SELECT * FROM durable_check('flow');
+SELECT id, run, verdict, position, reason FROM durable_check('flow', include_ended => true) ORDER BY id, run;
+
+-- candidates: one that goes on differently, one that diverges early, one late, one that fails, one that does not fit, one that is not deterministic
+CREATE FUNCTION good(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_call('act', '["begun"]');
+    IF durable_patched('new') THEN
+        PERFORM durable_call('act', '["new"]');
+    ELSIF how = 'sleeps' THEN
+        PERFORM durable_sleep('1 day');
+    ELSE
+        PERFORM durable_wait_signal('go');
+    END IF;
+    RETURN 'good';
+END $$;
+SELECT * FROM durable_check('flow', 'good');
+CREATE FUNCTION early(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_call('act', '["other"]');
+    RETURN 'early';
+END $$;
+SELECT * FROM durable_check('flow', 'early');
+CREATE FUNCTION late(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_call('act', '["begun"]');
+    RETURN 'late';
+END $$;
+SELECT * FROM durable_check('flow', 'late');
+CREATE FUNCTION failing(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    RETURN 1 / (length(how) - length(how));
+END $$;
+SELECT * FROM durable_check('flow', 'failing');
+CREATE FUNCTION misfit(a int, b int) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$;
+SELECT * FROM durable_check('flow', 'misfit');
+CREATE FUNCTION sandboxed(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_call('act', '["begun"]');
+    INSERT INTO effect (what) VALUES ('from the body');
+    RETURN 'x';
+END $$;
+SELECT * FROM durable_check('flow', 'sandboxed');
+CREATE PROCEDURE steps(how text) LANGUAGE plpgsql AS $$ BEGIN
+    CALL durable_step('act', '["begun"]');
+    CALL durable_step('act', '["next"]');
+END $$;
+SELECT * FROM durable_check('flow', 'steps');
+-- ended ones: another result, another end
+CREATE FUNCTION differs(how text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_call('act', '["begun"]');
+    IF how = 'fails' THEN
+        BEGIN
+            PERFORM durable_call('breaks');
+        EXCEPTION WHEN OTHERS THEN
+            RETURN 'caught';
+        END;
+    END IF;
+    RETURN 'other';
+END $$;
+SELECT id, run, verdict, position, reason FROM durable_check('flow', 'differs', include_ended => true) WHERE id IN ('fails', 'continues', 'completes') ORDER BY id, run;
+
+-- nothing has changed
+SELECT count(*) FROM (SELECT i.*, (SELECT count(*) FROM durable_internal.history h WHERE h.iid = i.iid) AS rows FROM durable_internal.instance i
+                      EXCEPT TABLE before) x;
+SELECT what, count(*) FROM effect GROUP BY 1;
+
+-- an exported history, checked where the instance is not
+SELECT durable_export('waits') AS waits, durable_export('completes') AS completes, durable_export('continues', 1) AS first_run \gset
+SELECT :'waits'::jsonb - 'events' - 'hash' - 'seed' AS head, jsonb_array_length(:'waits'::jsonb -> 'events') AS events;
+SELECT e ->> 'seq' AS seq, e ->> 'event' AS event, e ->> 'position' AS position, e -> 'args' AS args, e -> 'result' AS result
+  FROM jsonb_array_elements(:'waits'::jsonb -> 'events') e;
+SELECT * FROM durable_check('flow', history => :'waits');
+SELECT * FROM durable_check('flow', 'early', history => :'waits');
+SELECT * FROM durable_check('flow', history => :'completes');
+SELECT * FROM durable_check('flow', history => :'first_run');
+-- the workflow need not be registered where it is checked
+SELECT * FROM durable_check('elsewhere', 'good', history => :'waits');
+
+-- as in a body that was compensated, or has handlers, or was forked or cancelled
+CREATE FUNCTION undo() RETURNS void LANGUAGE sql AS '';
+CREATE FUNCTION add(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT to_jsonb(state::int + payload::int) $$;
+CREATE FUNCTION many(how text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_set_state('0');
+    PERFORM durable_on_signal('add', 'add');
+    PERFORM durable_call('act', '["undoable"]', compensate => 'undo');
+    IF how = 'undone' THEN RAISE EXCEPTION 'undone'; END IF;
+    PERFORM durable_wait_signal('go');
+    RETURN durable_state();
+END $$;
+SELECT durable_register('many');
+SELECT count(durable_start('many', to_jsonb(how), id => how)) FROM unnest('{undone,handles,cancelled}'::text[]) how;
+SELECT durable_signal('handles', 'add', '2'), durable_signal('handles', 'add', '3');
+CALL durable_work();
+SELECT durable_fork('handles', 1, 'forked');
+SELECT durable_signal('handles', 'go'), durable_cancel('cancelled');
+CALL durable_work();
+SELECT id, verdict, position, reason FROM durable_check('many', include_ended => true) ORDER BY id;
+
+-- I6, I7
+SELECT * FROM durable_check('no such workflow');
+SELECT * FROM durable_check('flow', 'no_such_function');
+SELECT * FROM durable_check(NULL);
+SELECT * FROM durable_check('flow', include_ended => NULL);
+SELECT durable_export('no such instance');
+SELECT durable_export('waits', 7);
+SELECT durable_export(NULL);
+SELECT durable_check('flow', history => '1');
+SELECT durable_check('flow', history => '{}');
+SELECT durable_check('flow', history => '{"format": 1}');
+SELECT durable_check('flow', history => '{"format": 1, "id": "x", "workflow": "x", "status": "x"}');
+SELECT durable_check('flow', history => '{"format": 1, "id": "x", "workflow": "x", "status": "x", "events": [1]}');
+SELECT durable_check('flow', history => '{"format": 1, "id": "x", "workflow": "x", "status": "x", "events": [{"seq": 1, "event": "WorkflowStarted", "at": "2020-01-01"}]}');
+SELECT durable_check('flow', history => '{"format": 1, "id": "x", "workflow": "x", "status": "x", "events": [{"seq": 99999999999}]}');
+SELECT durable_check('flow', history => jsonb_set(:'waits', '{events,1,position}', '7'));
+SELECT durable_check('flow', history => jsonb_set(:'waits', '{events,1,event}', '"NoSuchEvent"'));
+SELECT durable_check('flow', history => jsonb_set(:'waits', '{events,0,data}', '{"role": "postgres"}'));
+
+-- in a session that is not the role's alone nothing of others is run
+CREATE ROLE regress_durable_checks;
+GRANT USAGE ON SCHEMA durable, rehearsal TO regress_durable_checks;
+SET ROLE regress_durable_checks;
+SELECT * FROM durable_check('flow');
+SELECT durable_export('waits');
+SELECT durable_start('flow', '"waits"', id => 'theirs');
+SELECT * FROM durable_check('flow');
+RESET ROLE;
+SELECT id, verdict, reason FROM durable_check('flow') WHERE id = 'theirs';
+DROP EXTENSION durable CASCADE;
+DROP OWNED BY regress_durable_checks;
+DROP ROLE regress_durable_checks;
