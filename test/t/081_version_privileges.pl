@@ -1,0 +1,229 @@
+# Pinned definitions and roles: an unprivileged owner can do all of it, and
+# nobody can use a copy to run code as someone else or to keep a right that
+# was taken from it (C5, C7, I8).
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+shared_preload_libraries = 'durable'
+CONF
+$node->start;
+$node->safe_psql('postgres', 'CREATE ROLE postgres SUPERUSER LOGIN')
+  if $node->safe_psql('postgres', 'SELECT current_user') ne 'postgres';
+
+sub as
+{
+	my ($role, $sql) = @_;
+	my ($status, $out, $err) = $node->psql('postgres', $sql,
+		extra_params => [ '-U', $role ], on_error_stop => 1);
+	ok(0, "$role: $sql") or diag($err) if $status != 0;
+	return $out;
+}
+
+sub refused
+{
+	my ($role, $sql, $pattern, $name) = @_;
+	my ($status, $out, $err) = $node->psql('postgres', $sql,
+		extra_params => [ '-U', $role, '-v', 'VERBOSITY=verbose' ], on_error_stop => 1);
+	return like($err, $pattern, $name);
+}
+
+sub becomes
+{
+	my ($id, $status) = @_;
+	ok($node->poll_query_until('postgres', "SELECT status FROM durable.instances WHERE id = '$id'", $status),
+		"$id is $status") or diag(as('postgres', "SELECT status, reason FROM durable.instances WHERE id = '$id'"));
+	return;
+}
+
+sub reason_is
+{
+	my ($id, $pattern, $name) = @_;
+	return like(as('postgres', "SELECT reason FROM durable.instances WHERE id = '$id'"), $pattern, $name);
+}
+
+as('postgres', <<'SQL');
+CREATE EXTENSION durable;
+CREATE ROLE owner LOGIN;
+CREATE ROLE heir LOGIN;
+CREATE ROLE app LOGIN;
+CREATE ROLE mallory LOGIN;
+GRANT USAGE ON SCHEMA durable TO owner, heir, app, mallory;
+CREATE SCHEMA owner AUTHORIZATION owner;
+CREATE SCHEMA mallory AUTHORIZATION mallory;
+GRANT USAGE ON SCHEMA owner TO PUBLIC;
+GRANT CREATE ON SCHEMA owner TO heir;
+SQL
+
+# flow NAME BODY: what a workflow of the owner returns when it was told to go.
+sub flow
+{
+	my ($name, $result, $attributes) = @_;
+	$attributes //= '';
+	as('owner', <<SQL);
+CREATE OR REPLACE FUNCTION owner.$name() RETURNS text LANGUAGE plpgsql $attributes AS \$\$
+BEGIN
+	PERFORM durable_wait_signal('go');
+	RETURN $result;
+END \$\$;
+SQL
+	return;
+}
+
+sub begin_as
+{
+	my ($role, $workflow, $id) = @_;
+	as($role, "SELECT durable_start('owner.$workflow', id => '$id')");
+	becomes($id, 'waiting_for_event');
+	return;
+}
+
+#
+# EXECUTE that was revoked is gone for the copy as well
+#
+flow('revoked', q{'old'});
+as('owner', q{SELECT durable_register('owner.revoked')});
+begin_as('app', 'revoked', 'revoked');
+flow('revoked', q{'new'});
+as('owner', 'REVOKE EXECUTE ON FUNCTION owner.revoked() FROM PUBLIC');
+as('app', q{SELECT durable_signal('revoked', 'go')});
+becomes('revoked', 'held');
+reason_is('revoked', qr/42501: permission denied for function revoked/, 'a revoked right is gone');
+as('owner', 'GRANT EXECUTE ON FUNCTION owner.revoked() TO app');
+as('app', q{SELECT durable_resume('revoked')});
+becomes('revoked', 'completed');
+is(as('app', q{SELECT durable_result('revoked')}), '"old"', 'granted again, it ends on what it began on');
+
+# the same when the function is gone: nobody knows who might have called it, but its owner
+flow('dropped', q{'old'});
+as('owner', q{SELECT durable_register('owner.dropped')});
+begin_as('app', 'dropped', 'dropped app');
+begin_as('owner', 'dropped', 'dropped owner');
+as('owner', 'REVOKE EXECUTE ON FUNCTION owner.dropped() FROM PUBLIC; DROP FUNCTION owner.dropped()');
+as('app', q{SELECT durable_signal('dropped app', 'go')});
+as('owner', q{SELECT durable_signal('dropped owner', 'go')});
+becomes('dropped owner', 'completed');
+becomes('dropped app', 'held');
+reason_is('dropped app', qr/42501: function owner.dropped\(\) was dropped, and role "app" is no member of its owner "owner"/,
+	'of a dropped function only its owner\'s go on');
+flow('dropped', q{'back'});
+as('app', q{SELECT durable_resume('dropped app')});
+becomes('dropped app', 'completed');
+is(as('app', q{SELECT durable_result('dropped app')}), '"old"', 'it is back, and who may execute it goes on with what it began on');
+
+#
+# SECURITY DEFINER: the copy is the owner's, and only while the function is
+#
+flow('secure', q{'old as ' || current_setting('is_superuser') || current_user}, q{SECURITY DEFINER SET search_path = public});
+as('owner', q{SELECT durable_register('owner.secure', sandbox => 'off')});
+begin_as('app', 'secure', 'secure');
+begin_as('app', 'secure', 'given away');
+flow('secure', q{'new'});
+as('app', q{SELECT durable_signal('secure', 'go')});
+becomes('secure', 'completed');
+is(as('app', q{SELECT durable_result('secure')}), '"old as offowner"', 'a copy runs as its owner, not as who made it');
+as('postgres', 'ALTER FUNCTION owner.secure() OWNER TO heir');
+as('app', q{SELECT durable_signal('given away', 'go')});
+becomes('given away', 'held');
+reason_is('given away', qr/WF004: function owner.secure\(\) does not belong to role "owner"/,
+	'what was given away does not run as its old owner');
+
+# a name that another role has taken means nothing
+flow('taken', q{'old'});
+as('owner', q{SELECT durable_register('owner.taken')});
+begin_as('app', 'taken', 'taken');
+as('owner', 'DROP FUNCTION owner.taken()');
+as('heir', q{CREATE FUNCTION owner.taken() RETURNS text LANGUAGE sql AS $$ SELECT 'taken' $$});
+as('app', q{SELECT durable_signal('taken', 'go')});
+becomes('taken', 'held');
+reason_is('taken', qr/does not belong to role "owner"/, 'it is held');
+refused('app', q{SELECT durable_start('owner.taken')}, qr/WF004/, 'and cannot be started');
+
+# registered anew by another role under the same name, old instances do not run as that one
+flow('inherited', q{'old as ' || current_user}, 'SECURITY DEFINER');
+as('owner', q{SELECT durable_register('owner.inherited', 'inherited', sandbox => 'off')});
+as('app', q{SELECT durable_start('inherited', id => 'inherited')});
+becomes('inherited', 'waiting_for_event');
+flow('inherited', q{'new'});
+as('postgres', <<'SQL');
+CREATE FUNCTION owner.by_root() RETURNS text LANGUAGE sql SECURITY DEFINER AS $$ SELECT 'root' $$;
+SELECT durable_register('owner.by_root', 'inherited', sandbox => 'off');
+SQL
+as('app', q{SELECT durable_signal('inherited', 'go')});
+becomes('inherited', 'completed');
+is(as('app', q{SELECT durable_result('inherited')}), '"old as owner"', 'old code runs as its old owner, whoever owns the workflow now');
+
+#
+# Handlers: another role's function is not kept, nor does it get into others' instances
+#
+as('owner', <<'SQL');
+CREATE FUNCTION owner.fold(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '"owner''s"'::jsonb $$;
+CREATE FUNCTION owner.folds() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_on_signal('add', 'fold');
+	PERFORM durable_wait_signal('go');
+	RETURN durable_state();
+END $$;
+SET search_path = owner, public;
+SELECT durable_register('owner.folds');
+SQL
+as('mallory', <<'SQL');
+CREATE FUNCTION mallory.fold(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '"mallory''s"'::jsonb $$;
+GRANT USAGE ON SCHEMA mallory TO PUBLIC;
+SET search_path = mallory, public;
+SELECT durable_start('owner.folds', id => 'mallory folds');
+SELECT durable_signal('mallory folds', 'add');
+SQL
+as('app', <<'SQL');
+SET search_path = owner, public;
+SELECT durable_start('owner.folds', id => 'app folds');
+SELECT durable_signal('app folds', 'add');
+SELECT durable_signal('app folds', 'go');
+SQL
+as('mallory', q{SELECT durable_signal('mallory folds', 'go')});
+becomes('mallory folds', 'completed');
+becomes('app folds', 'completed');
+is(as('mallory', q{SELECT durable_result('mallory folds')}), q{"mallory's"}, 'a name means what the instance\'s own settings say');
+is(as('app', q{SELECT durable_result('app folds')}), q{"owner's"}, 'and nothing that another one brought along');
+is(as('postgres', q{SELECT string_agg(function, ', ') FROM durable_internal.workflow_handler WHERE workflow = 'owner.folds' AND function LIKE 'mallory%'}),
+	'', 'a function that is not the owner\'s is not kept');
+
+#
+# The copies themselves are out of reach
+#
+flow('kept', q{'old'});
+as('owner', q{SELECT durable_register('owner.kept')});
+begin_as('app', 'kept', 'kept');
+flow('kept', q{'new'});
+as('app', q{SELECT durable_pause('kept'), durable_resume('kept')});
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace AND proname LIKE 'kept%'}),
+	'there is a copy');
+my $copy = as('postgres', q{SELECT oid::regproc FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace AND proname LIKE 'kept%'});
+foreach my $role ('app', 'mallory', 'owner')
+{
+	refused($role, "SELECT $copy()", qr/42501/, "$role cannot call it");
+	refused($role, 'CREATE FUNCTION durable_pin.mine() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$', qr/42501/, "$role cannot make one");
+	refused($role, 'SELECT * FROM durable_internal.workflow_version', qr/42501/, "$role cannot read the definitions");
+}
+refused('mallory', "CREATE OR REPLACE FUNCTION $copy() RETURNS text LANGUAGE sql AS 'SELECT 1::text'", qr/42501/, 'nor put another in its place');
+refused('mallory', q{SELECT durable_export('kept')}, qr/WF004/, 'histories are exported to members only');
+refused('mallory', q{SELECT durable_resume('kept', definition => 'current')}, qr/WF004/, 'nor can others choose');
+is(as('mallory', q{SELECT count(*) FROM durable_check('owner.kept')}), '0', 'nor rehearse');
+is(as('owner', q{SELECT instances, can_go FROM durable.workflows WHERE name = 'owner.kept'}), '1|f', 'the owner sees how many there are');
+is(as('mallory', q{SELECT instances, can_go FROM durable.workflows WHERE name = 'owner.kept'}), '|f', 'others do not');
+
+# DROP OWNED takes the copy along; what is left without a definition is held
+as('app', q{SELECT durable_signal('kept', 'none')});
+as('postgres', 'REASSIGN OWNED BY owner TO heir');
+as('app', q{SELECT durable_signal('kept', 'go')});
+becomes('kept', 'held');
+reason_is('kept', qr/does not belong to role "owner"/, 'what belongs to somebody else now is not run');
+as('postgres', 'DROP OWNED BY owner, heir CASCADE; DROP ROLE owner');
+
+$node->stop;
+done_testing();
