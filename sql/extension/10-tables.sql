@@ -10,6 +10,7 @@ CREATE TABLE durable_internal.workflow (
     owner            oid NOT NULL,
     owner_name       name NOT NULL,
     version          int NOT NULL,
+    since            int NOT NULL,      -- the first version since it was last unregistered
     run_as           text NOT NULL CHECK (run_as IN ('starter', 'owner')),
     sandbox          text CHECK (sandbox IN ('strict', 'warn', 'off')),
     on_change        text NOT NULL CHECK (on_change IN ('pin', 'continue', 'hold')),

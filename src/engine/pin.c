@@ -111,13 +111,14 @@ find_copy(const DefinitionRow *row, const char *pin)
 {
 	Oid			copy;
 
-	/* the share lock on one that was being dropped is not given up */
 	if (OidIsValid(PinFind(pin)))
 	{
 		(void) LeasePin(pin, false, true);
 		copy = PinFind(pin);
 		if (OidIsValid(copy))
 			return copy;
+		/* dropped while we waited; others who saw that want it as we do */
+		LeaseUnpin(pin);
 	}
 	(void) LeasePin(pin, true, true);
 	copy = PinFind(pin);
@@ -259,6 +260,22 @@ record_switch(Activation *a, const WorkflowRow *to)
 	a->phase = phase;
 }
 
+/*
+ * check_same_workflow: a workflow that was unregistered, and a new one of its
+ * name, perhaps of a stranger, have nothing to do with each other.
+ */
+static void
+check_same_workflow(const InstanceRow *instance, const WorkflowRow *current)
+{
+	if (instance->version < current->since)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("workflow \"%s\" is not the one that the instance was started with",
+						instance->workflow),
+				 errdetail("That was unregistered."),
+				 errhint("Let the instance run on the definition it began on, with definition => 'pinned', or start another one.")));
+}
+
 static void
 switch_to(Activation *a, const WorkflowRow *current)
 {
@@ -304,7 +321,9 @@ follow_policy(Activation *a)
 		 instance->version == instance->current_version &&
 		 DefinitionIsFresh(instance->workflow, instance->version)))
 		return true;
-	current = DefinitionRefresh(StartFindWorkflow(instance->workflow));
+	current = StartFindWorkflow(instance->workflow);
+	check_same_workflow(instance, current);
+	current = DefinitionRefresh(current);
 	if (!is_policy(instance, "hold"))
 		switch_to(a, current);
 	else if (!is_same(instance, current))

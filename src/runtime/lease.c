@@ -209,6 +209,15 @@ LeaseIsInHand(int64 iid)
 	return is_locked(INSTANCE_LOCK_CLASS, iid);
 }
 
+static void
+set_pin_tag(LOCKTAG *tag, const char *pin)
+{
+	uint64		key = DatumGetUInt64(hash_any_extended((const unsigned char *) pin,
+													   strlen(pin), 0));
+
+	set_tag(tag, PIN_LOCK_CLASS, (int64) key);
+}
+
 /*
  * LeasePin: until the end of the transaction a copy of a function is not
  * dropped, or (exclusive) is ours alone to make or drop.  False: without
@@ -219,14 +228,24 @@ LeasePin(const char *pin, bool exclusive, bool wait)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, PIN_LOCK_CLASS,
-			(int64) DatumGetUInt64(hash_any_extended((const unsigned char *) pin,
-													 strlen(pin), 0)));
+	set_pin_tag(&tag, pin);
 	if (LockAcquire(&tag, exclusive ? ExclusiveLock : ShareLock, false,
 					!wait) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	AcceptInvalidationMessages();
 	return true;
+}
+
+/*
+ * LeaseUnpin: give up the share that we have taken.
+ */
+void
+LeaseUnpin(const char *pin)
+{
+	LOCKTAG		tag;
+
+	set_pin_tag(&tag, pin);
+	LockRelease(&tag, ShareLock, false);
 }
 
 /*

@@ -19,6 +19,7 @@ extern bool LeaseIsAlive(int64 lease);
 extern bool LeaseTakeInHand(int64 iid);
 extern bool LeaseIsInHand(int64 iid);
 extern bool LeasePin(const char *pin, bool exclusive, bool wait);
+extern void LeaseUnpin(const char *pin);
 extern void LeaseCondemn(int64 iid, const char *reason);
 extern void LeaseReleaseStale(Oid run_as, bool crashed);
 

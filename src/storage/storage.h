@@ -59,6 +59,7 @@ typedef struct WorkflowRow
 	Oid			owner;
 	char	   *owner_name;
 	int			version;
+	int			since;			/* first version of this registration */
 	char	   *run_as;
 	char	   *sandbox;		/* NULL: the setting's */
 	char	   *on_change;		/* pin, continue or hold */

@@ -19,7 +19,7 @@
 static Statement find_workflow = {
 	"SELECT w.name, w.owner, w.owner_name::text, w.version, w.run_as, w.sandbox,"
 	" w.activity_retry, w.capture_settings, v.function, v.definition, v.hash, v.whole, w.settings,"
-	" w.timeout, w.start_on, w.start_filter, w.on_change"
+	" w.timeout, w.start_on, w.start_filter, w.on_change, w.since"
 	" FROM durable_internal.workflow w"
 	" JOIN durable_internal.workflow_version v ON v.workflow = w.name AND v.version = w.version"
 	" WHERE w.name = $1",
@@ -33,8 +33,8 @@ static Statement lock_workflows = {
 static Statement store_workflow = {
 	"INSERT INTO durable_internal.workflow AS w"
 	" (name, owner, owner_name, version, run_as, sandbox, activity_retry, capture_settings, settings,"
-	" timeout, start_on, start_filter, hold_on_undo_failure, on_change)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+	" timeout, start_on, start_filter, hold_on_undo_failure, on_change, since)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $4)"
 	" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, owner_name = excluded.owner_name,"
 	" version = excluded.version, run_as = excluded.run_as, sandbox = excluded.sandbox,"
 	" activity_retry = excluded.activity_retry, capture_settings = excluded.capture_settings,"
@@ -141,6 +141,7 @@ WorkflowFind(const char *name)
 		row->start_on = StatementText(cxt, 0, 15);
 		row->start_filter = StatementJsonb(cxt, 0, 16);
 		row->on_change = StatementText(cxt, 0, 17);
+		row->since = DatumGetInt32(StatementColumn(0, 18, &isnull));
 		MemoryContextSwitchTo(old);
 	}
 	StorageLeave(&scope);

@@ -158,6 +158,25 @@ as('app', q{SELECT durable_signal('inherited', 'go')});
 becomes('inherited', 'completed');
 is(as('app', q{SELECT durable_result('inherited')}), '"old as owner"', 'old code runs as its old owner, whoever owns the workflow now');
 
+# a name that was given up, and that a stranger has registered since, is no new definition of old instances
+as('owner', <<'SQL');
+CREATE FUNCTION owner.given_up() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'as it was'; END $$;
+SELECT durable_register('owner.given_up', 'given up');
+SQL
+as('app', q{SELECT durable_start('given up', id => 'given up')});
+becomes('given up', 'failed');
+as('owner', q{SELECT durable_unregister('given up')});
+as('mallory', <<'SQL');
+CREATE FUNCTION mallory.given_up() RETURNS text LANGUAGE sql AS $$ SELECT 'mallory' $$;
+SELECT durable_register('mallory.given_up', 'given up', on_change => 'continue');
+SQL
+as('app', q{SELECT durable_retry('given up')});
+becomes('given up', 'held');
+reason_is('given up', qr/WF005: workflow "given up" is not the one that the instance was started with/, 'another workflow of the name is not run');
+as('app', q{SELECT durable_resume('given up', definition => 'pinned')});
+becomes('given up', 'failed');
+is(as('app', q{SELECT error ->> 'message' FROM durable.instances WHERE id = 'given up'}), 'as it was', 'what it began on is');
+
 #
 # Handlers: another role's function is not kept, nor does it get into others' instances
 #
