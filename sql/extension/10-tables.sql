@@ -73,9 +73,11 @@ CREATE TABLE durable_internal.activity (
     function      text,                 -- NULL: done by clients of the queue
     queue         text,
     served_by     oid,                  -- whose members these clients are
+    served_by_name name,
     schedule_to_start bigint NOT NULL,
     retry         jsonb,
     compensate    text,                 -- the activity that undoes it
+    compensate_attempted bool NOT NULL, -- also if its outcome is not known
     start_to_close    bigint NOT NULL,  -- ms, 0: no limit
     schedule_to_close bigint NOT NULL,
     heartbeat         bigint NOT NULL,
@@ -214,18 +216,23 @@ CREATE INDEX inbox_chain ON durable_internal.inbox (chain, kind, name, mid);
 CREATE TABLE durable_internal.task (
     iid          bigint NOT NULL,
     position     int NOT NULL,
+    undo         bool NOT NULL,         -- it is the compensation of that position
     chain        bigint NOT NULL,
     run_as       oid NOT NULL,
     queue        text NOT NULL,
     served_by    oid NOT NULL,
+    served_by_name name NOT NULL,
     activity     text NOT NULL,
     args         jsonb NOT NULL,
     attempt      int NOT NULL,
     key          text NOT NULL,         -- of idempotency
     start_to_close bigint NOT NULL,     -- ms, 0: no limit
+    heartbeat_timeout bigint NOT NULL,  -- likewise
     heartbeat    jsonb,
-    scheduled_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    scheduled_at timestamptz NOT NULL,
     started_at   timestamptz,
+    alive_at     timestamptz,           -- when the client was heard of last
+    clients      int NOT NULL DEFAULT 0,    -- how many have had it
     lease_until  timestamptz,           -- NULL: nobody has it
     lease        interval,
     token_hash   text,

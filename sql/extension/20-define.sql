@@ -29,7 +29,8 @@ CREATE FUNCTION durable_register_activity(
     heartbeat         interval DEFAULT NULL,
     queue             text DEFAULT NULL,
     served_by         text DEFAULT NULL,
-    schedule_to_start interval DEFAULT NULL
+    schedule_to_start interval DEFAULT NULL,
+    compensate_attempted bool DEFAULT false
 ) RETURNS text
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

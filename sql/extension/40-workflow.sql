@@ -9,7 +9,8 @@ CREATE FUNCTION durable_call(
     timeout           interval DEFAULT NULL,
     schedule_to_close interval DEFAULT NULL,
     compensate        text DEFAULT NULL,
-    shielded          bool DEFAULT false
+    shielded          bool DEFAULT false,
+    compensate_attempted bool DEFAULT false
 ) RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -22,7 +23,8 @@ CREATE FUNCTION durable_call_as(
     timeout           interval DEFAULT NULL,
     schedule_to_close interval DEFAULT NULL,
     compensate        text DEFAULT NULL,
-    shielded          bool DEFAULT false
+    shielded          bool DEFAULT false,
+    compensate_attempted bool DEFAULT false
 ) RETURNS anyelement
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 
@@ -34,7 +36,8 @@ CREATE PROCEDURE durable_step(
     timeout           interval DEFAULT NULL,
     schedule_to_close interval DEFAULT NULL,
     compensate        text DEFAULT NULL,
-    shielded          bool DEFAULT false
+    shielded          bool DEFAULT false,
+    compensate_attempted bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME';
 
@@ -47,7 +50,8 @@ CREATE PROCEDURE durable_step(
     timeout           interval DEFAULT NULL,
     schedule_to_close interval DEFAULT NULL,
     compensate        text DEFAULT NULL,
-    shielded          bool DEFAULT false
+    shielded          bool DEFAULT false,
+    compensate_attempted bool DEFAULT false
 )
 LANGUAGE C AS 'MODULE_PATHNAME', 'durable_step_result';
 
@@ -118,7 +122,8 @@ CREATE FUNCTION durable_spawn(
     retry             jsonb DEFAULT NULL,
     timeout           interval DEFAULT NULL,
     schedule_to_close interval DEFAULT NULL,
-    compensate        text DEFAULT NULL
+    compensate        text DEFAULT NULL,
+    compensate_attempted bool DEFAULT false
 ) RETURNS int
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

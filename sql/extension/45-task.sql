@@ -7,7 +7,7 @@ CREATE FUNCTION durable_task_poll(
     max    int DEFAULT 1,
     lease  interval DEFAULT '60 s',
     OUT token text, OUT activity text, OUT args jsonb, OUT attempt int,
-    OUT idempotency_key text, OUT heartbeat_details jsonb
+    OUT idempotency_key text, OUT heartbeat_details jsonb, OUT heartbeat_timeout interval
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 

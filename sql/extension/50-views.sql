@@ -38,7 +38,7 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
            END AS status,
            (SELECT pg_catalog.array_agg(pg_catalog.substr(a.message, pg_catalog.strpos(a.message, ':') + 1))
               FROM pg_catalog.unnest(i.awaits) AS a (message)
-             WHERE a.message <> 'child:') AS awaits,
+             WHERE a.message NOT IN ('child:', 'task:')) AS awaits,
            CASE WHEN i.payloads THEN i.reason END AS reason,
            CASE WHEN i.payloads THEN s.args END AS input,
            CASE WHEN i.payloads THEN e.result END AS result,
@@ -85,32 +85,40 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN last.event ~ 'Failed$' THEN 'failed'
                     WHEN last.event ~ 'Cancelled$' THEN 'cancelled'
                     WHEN last.event ~ 'TimedOut$' THEN 'timed_out'
-                    WHEN last.event ~ 'RetryScheduled$' THEN 'retrying'
-                    WHEN last.event = 'ActivityQueued' THEN 'queued'
+                    WHEN last.event ~ '(RetryScheduled|Interrupted)$' THEN 'retrying'
+                    WHEN last.event ~ 'Queued$' THEN 'queued'
                     WHEN last.event = 'CompensationAdded' THEN 'added'
                     WHEN last.event = 'CompensationsDiscarded' THEN 'completed'
                     WHEN last.event IN ('ChildStarted', 'ActivityScheduled') THEN 'running'
                     ELSE 'waiting'
                END AS state,
                CASE WHEN first.event = 'ActivityScheduled'
-                    THEN (SELECT pg_catalog.count(*)::int FROM durable_internal.history c
-                           WHERE c.iid = (first.data ->> 'chain')::bigint
+                    -- durable_retry() starts another instance for it
+                    THEN (SELECT pg_catalog.count(*)::int FROM durable_internal.history s
+                            JOIN durable_internal.history c ON c.iid = (s.data ->> 'chain')::bigint
+                           WHERE s.iid = i.iid AND s.seq BETWEEN f.first_seq AND f.last_seq
+                             AND s.position = first.position AND s.event = 'ActivityScheduled'
                              AND c.event IN ('ActivityCompleted', 'ActivityFailed', 'ActivityRetryScheduled'))
                     WHEN first.step_id IS NOT NULL
                     THEN f.failures + (last.event IN ('ActivityCompleted', 'CompensationCompleted'))::int
                END AS attempts,
                last.result, last.error,
                coalesce(first.started_at, first.at) AS started_at,
-               CASE WHEN last.event !~ '(Scheduled|Queued|Started|Awaited|Added)$' THEN last.at
+               CASE WHEN last.event !~ '(Scheduled|Queued|Interrupted|Started|Awaited|Added)$' THEN last.at
                END AS finished_at,
                last.wake_at
           FROM (SELECT h.position, min(h.seq) AS first_seq, max(h.seq) AS last_seq,
                        coalesce(max(h.attempt), 0) AS failures
                   FROM durable_internal.history h
-                 WHERE h.iid = i.iid AND h.position IS NOT NULL
+                  -- what came after the step that durable_retry() went on from was taken back
+                  LEFT JOIN (SELECT r.seq, (r.data ->> 'position')::int AS position
+                               FROM durable_internal.history r
+                              WHERE r.iid = i.iid AND r.event = 'WorkflowRetried') r
+                    ON h.seq < r.seq AND h.position > r.position AND r.position > 0
+                 WHERE h.iid = i.iid AND h.position IS NOT NULL AND r.seq IS NULL
                  -- a compensation has the position of its step
-                 GROUP BY h.position, h.event IN ('CompensationCompleted', 'CompensationFailed',
-                                                  'CompensationRetryScheduled')) f
+                 GROUP BY h.position, h.event IN ('CompensationCompleted', 'CompensationFailed', 'CompensationQueued',
+                                                  'CompensationInterrupted', 'CompensationRetryScheduled')) f
           JOIN durable_internal.history first ON first.iid = i.iid AND first.seq = f.first_seq
           JOIN durable_internal.history last ON last.iid = i.iid AND last.seq = f.last_seq
      ) s
@@ -174,7 +182,7 @@ CREATE VIEW durable.progress WITH (security_barrier) AS
       JOIN durable_internal.visible_instance i ON i.iid = p.iid;
 
 CREATE VIEW durable.tasks WITH (security_barrier) AS
-    SELECT i.id, i.run, t.position, t.queue, t.activity, t.attempt,
+    SELECT i.id, i.run, t.position, t.undo AS compensation, t.queue, t.activity, t.attempt,
            CASE WHEN i.payloads THEN t.args END AS args,
            t.worker, t.scheduled_at, t.started_at, t.lease_until
       FROM durable_internal.visible_instance i

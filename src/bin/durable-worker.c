@@ -46,6 +46,7 @@ typedef struct Task
 	char	   *token;
 	char	   *label;			/* for the log: activity and key */
 	Command		command;
+	int			heartbeat_every;	/* ms */
 	Time		heartbeat_at;
 	bool		cancelled;		/* the server wants it to end */
 	bool		lost;			/* the token is not valid any more */
@@ -166,6 +167,23 @@ static int
 heartbeat_interval(void)
 {
 	return (int) (options.lease * 1000 / 3);
+}
+
+/*
+ * An activity may be registered with a time that it must not be silent for,
+ * and that can be shorter than the lease.
+ */
+static int
+heartbeat_interval_of(const PGresult *row, int i)
+{
+	long long	timeout;
+
+	if (PQgetisnull(row, i, 5))
+		return heartbeat_interval();
+	timeout = atoll(PQgetvalue(row, i, 5)) / 3;
+	if (timeout < 1)
+		timeout = 1;
+	return timeout < heartbeat_interval() ? (int) timeout : heartbeat_interval();
 }
 
 /* Running tasks need their heartbeats: not so long that leases run out. */
@@ -433,7 +451,7 @@ heartbeat(Task *task)
 		connection_lost();
 		return;
 	}
-	task->heartbeat_at = TimeNow() + heartbeat_interval();
+	task->heartbeat_at = TimeNow() + task->heartbeat_every;
 	if (answer == ANSWER_CANCEL && !task->cancelled)
 	{
 		Log("%s: a cancel was requested", task->label);
@@ -496,7 +514,8 @@ start_task(Task *task, const PGresult *row, int i)
 	snprintf(label, sizeof(label), "%s %s", activity, key);
 	task->token = copy(PQgetvalue(row, i, 0));
 	task->label = copy(label);
-	task->heartbeat_at = TimeNow() + heartbeat_interval();
+	task->heartbeat_every = heartbeat_interval_of(row, i);
+	task->heartbeat_at = TimeNow() + task->heartbeat_every;
 	task->state = TASK_RUNNING;
 	if (!CommandStart(&task->command, options.command, variables,
 					  PQgetisnull(row, i, 2) ? "null" : args))

@@ -217,7 +217,8 @@ ServerPoll(Server *server, int max)
 	snprintf(max_text, sizeof(max_text), "%d", max);
 	snprintf(lease, sizeof(lease), "%.3f s", server->options->lease);
 	result = call_function(server,
-						   "SELECT token, activity, args, attempt, idempotency_key"
+						   "SELECT token, activity, args, attempt, idempotency_key,"
+						   " (extract(epoch FROM heartbeat_timeout) * 1000)::bigint"
 						   " FROM %s.durable_task_poll($1, $2, $3, $4)",
 						   4, values);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)

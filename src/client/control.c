@@ -24,6 +24,7 @@
 #include "engine/activity.h"
 #include "engine/child.h"
 #include "engine/failure.h"
+#include "engine/internal.h"
 #include "engine/json.h"
 #include "engine/start.h"
 #include "runtime/lease.h"
@@ -147,10 +148,9 @@ write_end(InstanceRow *instance, const char *reason)
 	row.seq = HistoryNextSeq(instance->iid);
 	HistoryAppend(instance->iid, &row);
 	InstanceEnd(instance->iid, "cancelled", row.seq, row.at, row.at);
-	ChildTellParent(instance, "cancelled", NULL, row.error);
+	ChildTellParent(instance, "cancelled", NULL, row.error, false);
 	ChildrenTerminate(instance->iid);
 	SubscriptionDelete(instance->chain);
-	TaskDelete(instance->iid, 0);
 	/* copies that nobody needs now are found by the sweep */
 	(void) PinRelease(instance->iid);
 	(void) InboxDrop(instance->iid);
@@ -211,8 +211,11 @@ durable_terminate(PG_FUNCTION_ARGS)
 	instance = ClientFindInstance(id);
 	if (instance->ended)
 		PG_RETURN_BOOL(false);
-	if (instance->lease == 0 && LeaseTakeInHand(instance->iid))
+	/* what runs beside a body is ended by a driver, who knows its history */
+	if (instance->lease == 0 && !InternalIs(instance->workflow) &&
+		LeaseTakeInHand(instance->iid))
 	{
+		TaskDelete(instance->iid);
 		TimerClear(instance->iid);
 		ReadyWithdraw(instance->iid);
 		instance = ClientFindInstance(id);

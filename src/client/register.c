@@ -251,6 +251,7 @@ read_server(FunctionCallInfo fcinfo, ActivityRow *row)
 				 errmsg("an activity has either a function or a queue")));
 	row->served_by = PG_ARGISNULL(8) ? GetUserId() :
 		get_role_oid(ArgText(fcinfo, 8, "served_by"), false);
+	row->served_by_name = GetUserNameFromId(row->served_by, false);
 }
 
 /*
@@ -272,6 +273,7 @@ durable_register_activity(PG_FUNCTION_ARGS)
 	row.heartbeat = read_timeout(fcinfo, 6, "heartbeat");
 	row.queue = ArgNameOrNull(fcinfo, 7, "queue");
 	row.schedule_to_start = read_timeout(fcinfo, 9, "schedule_to_start");
+	row.compensate_attempted = !PG_ARGISNULL(10) && PG_GETARG_BOOL(10);
 	ClientEnterToWrite("durable_register_activity");
 	if (strcmp(row.name, SQL_ACTIVITY) == 0)
 		ereport(ERROR,

@@ -56,17 +56,49 @@ new_token(void)
  * ------------------------------------------------------------------
  */
 
+static Datum
+as_interval(int64 milliseconds)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = milliseconds * 1000;
+	return IntervalPGetDatum(interval);
+}
+
 static void
 add_task(ReturnSetInfo *result, const char *token, const TaskRow *task)
 {
-	Datum		values[6] = {
+	Datum		values[7] = {
 		CStringGetTextDatum(token), CStringGetTextDatum(task->activity),
 		PointerGetDatum(task->args), Int32GetDatum(task->attempt),
-		CStringGetTextDatum(task->key), PointerGetDatum(task->heartbeat)
+		CStringGetTextDatum(task->key), PointerGetDatum(task->heartbeat),
+		as_interval(task->heartbeat_timeout)
 	};
-	bool		nulls[6] = {[5] = task->heartbeat == NULL};
+	bool		nulls[7] = {
+		[5] = task->heartbeat == NULL, [6] = task->heartbeat_timeout == 0
+	};
 
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * watch: the instance is to be looked at when the client takes too long, or
+ * is silent for too long.
+ */
+static void
+watch(const TaskRow *task)
+{
+	int64		limit = task->start_to_close;
+	TimestampTz until;
+
+	if (limit == 0 ||
+		(task->heartbeat_timeout != 0 && task->heartbeat_timeout < limit))
+		limit = task->heartbeat_timeout;
+	if (limit == 0)
+		return;
+	until = GetCurrentTimestamp() + limit * 1000;
+	TaskLimit(task->iid, task->run_as, until);
+	WakeupTimer(until);
 }
 
 static Interval *
@@ -87,6 +119,10 @@ durable_task_poll(PG_FUNCTION_ARGS)
 	char	   *queue = ArgName(fcinfo, 0, "queue");
 	char	   *worker = ArgNameOrNull(fcinfo, 1, "worker");
 	Interval   *lease = read_lease(fcinfo, 3);
+	List	   *tokens = NIL;
+	List	   *hashes = NIL;
+	TaskRow    *tasks;
+	int			count;
 	int			max;
 
 	ArgNotNull(fcinfo, 2, "max");
@@ -99,19 +135,14 @@ durable_task_poll(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < max; i++)
 	{
-		char	   *token = new_token();
-		TaskRow		task = {0};
-
-		if (!TaskClaim(queue, GetUserId(), DigestOf(token), worker, lease, &task))
-			break;
-		add_task(result, token, &task);
-		if (task.start_to_close != 0)
-		{
-			TimestampTz until = GetCurrentTimestamp() + task.start_to_close * 1000;
-
-			TaskLimit(task.iid, task.run_as, until);
-			WakeupTimer(until);
-		}
+		tokens = lappend(tokens, new_token());
+		hashes = lappend(hashes, DigestOf(llast(tokens)));
+	}
+	count = TaskClaim(queue, GetUserId(), hashes, worker, lease, &tasks);
+	for (int i = 0; i < count; i++)
+	{
+		add_task(result, list_nth(tokens, i), &tasks[i]);
+		watch(&tasks[i]);
 	}
 	return (Datum) 0;
 }
@@ -204,6 +235,9 @@ finish(const char *token, Jsonb *result, Jsonb *error, bool final)
 	JsonObjectAddNumber(&message, "position", task.position);
 	JsonObjectAddNumber(&message, "attempt", task.attempt);
 	JsonObjectAddNumber(&message, "started_at", task.started_at);
+	JsonObjectAddNumber(&message, "clients", task.clients);
+	if (task.undo)
+		JsonObjectAddNumber(&message, "undo", 1);
 	JsonObjectAdd(&message, "heartbeat", task.heartbeat);
 	JsonObjectAdd(&message, "result", result);
 	JsonObjectAdd(&message, "error", error);

@@ -135,6 +135,7 @@ static const struct
 	{"ActivityRetryScheduled", COMMAND_ACTIVITY, COMMAND_ISSUED},
 	{"ActivityCancelled", COMMAND_ACTIVITY, COMMAND_CANCELLED},
 	{"ActivityQueued", COMMAND_ACTIVITY, COMMAND_ISSUED},
+	{"ActivityInterrupted", COMMAND_ACTIVITY, COMMAND_ISSUED},
 	{"ActivityScheduled", COMMAND_SPAWN, COMMAND_ISSUED},
 	{"TimerStarted", COMMAND_TIMER, COMMAND_ISSUED},
 	{"TimerExpired", COMMAND_TIMER, COMMAND_COMPLETED},
@@ -162,7 +163,9 @@ static const struct
 	{"CompensationsDiscarded", COMMAND_DISCARD, COMMAND_COMPLETED},
 	{"CompensationCompleted", COMMAND_UNDO, COMMAND_COMPLETED},
 	{"CompensationFailed", COMMAND_UNDO, COMMAND_FAILED},
-	{"CompensationRetryScheduled", COMMAND_UNDO, COMMAND_ISSUED}
+	{"CompensationRetryScheduled", COMMAND_UNDO, COMMAND_ISSUED},
+	{"CompensationQueued", COMMAND_UNDO, COMMAND_ISSUED},
+	{"CompensationInterrupted", COMMAND_UNDO, COMMAND_ISSUED}
 };
 
 static int
@@ -175,6 +178,28 @@ find_event(const char *event)
 	}
 	elog(ERROR, "unexpected event \"%s\" of a command", event);
 	return 0;					/* keep compiler quiet */
+}
+
+/*
+ * apply_data: what a row of an activity or its compensation says besides.
+ */
+static void
+apply_data(Command *command, Jsonb *data)
+{
+	Jsonb	   *heartbeat = JsonGet(data, "heartbeat");
+
+	if (JsonGetInt(data, "attempted") != 0)
+		command->attempted = true;
+	if (ChildIs(command))
+		return;
+	command->compensate = JsonGetText(data, "compensate");
+	if (JsonGetText(data, "compensate_attempted") != NULL)
+		command->undo_attempted = JsonGetText(data, "compensate_attempted");
+	if (heartbeat != NULL)
+	{
+		command->heartbeat = heartbeat;
+		command->beating = false;
+	}
 }
 
 /*
@@ -199,11 +224,13 @@ apply_row(Command *command, const HistoryRow *row)
 		command->options = row->data;
 	if (command->kind == COMMAND_SPAWN)
 		command->compensate = JsonGetText(command->options, "compensate");
-	if (row->data != NULL && command->kind == COMMAND_ACTIVITY)
-	{
-		command->compensate = JsonGetText(row->data, "compensate");
-		command->heartbeat = JsonGet(row->data, "heartbeat");
-	}
+	if (command->kind == COMMAND_SPAWN &&
+		JsonGetInt(command->options, "compensate_attempted") != 0)
+		command->undo_attempted = command->compensate;
+	if (row->data != NULL &&
+		(command->kind == COMMAND_ACTIVITY || command->kind == COMMAND_SPAWN ||
+		 command->kind == COMMAND_UNDO))
+		apply_data(command, row->data);
 }
 
 static Command *
@@ -298,7 +325,8 @@ retry_from(Activation *a, int position)
 	drop_markers(a, was_before, position);
 	command = a->commands[position - 1];
 	command->state = COMMAND_ISSUED;
-	command->attempts = 0;
+	/* the policy begins anew, the numbers go on */
+	command->attempts_before = command->attempts;
 	command->first_at = command->wake_at = 0;
 	/* a child cannot be tried again, but another one in its place */
 	if (ChildIs(command))
@@ -413,12 +441,11 @@ ActivationReadRow(const HistoryRow *row, void *arg)
 	else if (a->closing != NULL && strncmp(row->event, "Compensation", 12) == 0)
 		apply_row(CompensationFind(a, row->position), row);
 	else if (row->position > 0)
-	{
 		apply_row(command_of_row(a, row), row);
-		a->queued = a->queued || strcmp(row->event, "ActivityQueued") == 0;
-	}
 	else
 		apply_other(a, row);
+	a->queued = a->queued || strcmp(row->event, "ActivityQueued") == 0 ||
+		strcmp(row->event, "CompensationQueued") == 0;
 	a->next_seq = row->seq + 1;
 	a->last_at = Max(a->last_at, row->at);
 	MemoryContextSwitchTo(old);
@@ -714,6 +741,21 @@ ActivationLost(Activation *a)
 	ereport(ERROR,
 			(errcode(ERRCODE_DURABLE_WRONG_STATE),
 			 errmsg("the lease of instance \"%s\" was lost",
+					a->instance->id)));
+	pg_unreachable();
+}
+
+/*
+ * ActivationLater: a client is about to say what we would have to wait for:
+ * undo what was done since the last commit, and look again soon.
+ */
+void
+ActivationLater(Activation *a)
+{
+	a->later = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("a client is just working on the task of instance \"%s\"",
 					a->instance->id)));
 	pg_unreachable();
 }

@@ -22,6 +22,7 @@
 #include "engine/activity.h"
 #include "engine/deliver.h"
 #include "engine/json.h"
+#include "engine/remote.h"
 #include "engine/replay.h"
 #include "engine/retry.h"
 #include "engine/sqlstep.h"
@@ -59,6 +60,9 @@ read_options(FunctionCallInfo fcinfo, int i, CommandRequest *request)
 			TimeoutRead(PG_GETARG_INTERVAL_P(i + 3), "schedule_to_close");
 	request->compensate = ArgNameOrNull(fcinfo, i + 4, "compensate");
 	request->shielded = !PG_ARGISNULL(i + 5) && PG_GETARG_BOOL(i + 5);
+	/* not of durable_sql(), whose outcome is always known */
+	request->compensate_attempted = PG_NARGS() > i + 6 &&
+		!PG_ARGISNULL(i + 6) && PG_GETARG_BOOL(i + 6);
 }
 
 static Jsonb *
@@ -258,7 +262,7 @@ must_look(Activation *a, const Command *command)
 	bool		result;
 
 	ContextSet(CONTEXT_ENGINE);
-	result = DeliverMustLook(a) || StepIsRemote(a, command);
+	result = DeliverMustLook(a) || RemoteIs(a, command);
 	ContextSet(CONTEXT_BODY);
 	return result;
 }

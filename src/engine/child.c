@@ -83,16 +83,38 @@ static Jsonb *
 started(Activation *a, const Command *command, const StartRequest *request)
 {
 	const char *compensate = JsonGetText(command->options, "compensate");
+	bool		attempted = JsonGetInt(command->options, "compensate_attempted") != 0;
 	JsonbParseState *data;
 
-	if (compensate == NULL && command->kind == COMMAND_SPAWN)
-		compensate = StepCompensation(a, command->name);
+	if (command->kind == COMMAND_SPAWN)
+	{
+		const ActivityEntry *entry = StepResolve(a, command->name);
+
+		if (compensate == NULL)
+			compensate = entry->compensate;
+		attempted = attempted || entry->compensate_attempted;
+	}
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "id", request->id);
 	JsonObjectAddNumber(&data, "chain", request->iid);
 	JsonObjectAddText(&data, "on_cancel", JsonGetText(command->options, "on_cancel"));
 	JsonObjectAddText(&data, "on_close", JsonGetText(command->options, "on_close"));
 	JsonObjectAddText(&data, "compensate", compensate);
+	if (compensate != NULL && attempted)
+		JsonObjectAddNumber(&data, "compensate_attempted", 1);
+	return JsonObjectEnd(&data);
+}
+
+/*
+ * unknown_outcome: a child that failed may have done what it was to do.
+ */
+static Jsonb *
+unknown_outcome(void)
+{
+	JsonbParseState *data;
+
+	JsonObjectBegin(&data);
+	JsonObjectAddNumber(&data, "attempted", 1);
 	return JsonObjectEnd(&data);
 }
 
@@ -212,6 +234,8 @@ ChildResults(Activation *a)
 		row.error = JsonGet(messages[i], "error");
 		if (row.error != NULL)
 			row.event = event_of(command, "ChildFailed", "ActivityFailed");
+		if (row.error != NULL && JsonGetInt(messages[i], "attempted") != 0)
+			row.data = unknown_outcome();
 		ActivationRecord(a, command, &row);
 	}
 }
@@ -301,10 +325,12 @@ error_for_parent(const InstanceRow *child, const char *status, Jsonb *error)
 /*
  * ChildTellParent: an instance has ended; if another one started it, that one
  * gets a message.
+ *
+ * attempted: a client may have done what the child was to have done.
  */
 void
 ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
-				Jsonb *error)
+				Jsonb *error, bool attempted)
 {
 	JsonbParseState *payload;
 
@@ -315,6 +341,8 @@ ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
 	JsonObjectAddNumber(&payload, "position", child->parent_position);
 	JsonObjectAdd(&payload, "result", result);
 	JsonObjectAdd(&payload, "error", error_for_parent(child, status, error));
+	if (attempted)
+		JsonObjectAddNumber(&payload, "attempted", 1);
 	if (InstanceIsOpen(child->parent))
 	{
 		(void) InboxInsert(child->parent_chain, "child", "",
@@ -339,6 +367,7 @@ ChildrenTellAgain(int64 parent, int before)
 		Outcome		outcome;
 
 		InstanceOutcome(child->iid, &outcome);
-		ChildTellParent(child, child->status, outcome.result, outcome.error);
+		ChildTellParent(child, child->status, outcome.result, outcome.error,
+						false);
 	}
 }

@@ -24,6 +24,6 @@ extern void ChildrenClose(Activation *a);
 extern void ChildrenTellAgain(int64 parent, int before);
 extern void ChildrenTerminate(int64 parent);
 extern void ChildTellParent(const InstanceRow *child, const char *status,
-							Jsonb *result, Jsonb *error);
+							Jsonb *result, Jsonb *error, bool attempted);
 
 #endif							/* DURABLE_CHILD_H */

@@ -22,6 +22,7 @@
 #include "engine/deliver.h"
 #include "engine/failure.h"
 #include "engine/json.h"
+#include "engine/remote.h"
 #include "engine/settle.h"
 #include "engine/step.h"
 
@@ -81,20 +82,33 @@ make_undo(int position, const char *activity, const char *step_id)
 }
 
 /*
+ * undone_by: the activity that undoes a step, or NULL: what it did, or what it
+ * may have done.
+ */
+static const char *
+undone_by(const Command *command)
+{
+	if (command->kind != COMMAND_ACTIVITY && command->kind != COMMAND_SPAWN)
+		return NULL;
+	if (command->state == COMMAND_COMPLETED)
+		return command->compensate;
+	return command->attempted ? command->undo_attempted : NULL;
+}
+
+/*
  * undo_of: what a command of the body asks for, or NULL.
  */
 static Command *
 undo_of(Command *command)
 {
+	const char *undone = undone_by(command);
 	Command    *undo;
 
-	if (!command->recorded || command->state != COMMAND_COMPLETED)
+	if (!command->recorded)
 		return NULL;
-	if ((command->kind == COMMAND_ACTIVITY || command->kind == COMMAND_SPAWN) &&
-		command->compensate != NULL)
+	if (undone != NULL)
 	{
-		undo = make_undo(command->position, command->compensate,
-						 command->step_id);
+		undo = make_undo(command->position, undone, command->step_id);
 		undo->undoes = command;
 	}
 	else if (command->kind == COMMAND_COMPENSATION)
@@ -311,18 +325,19 @@ step_argument(const Command *step, const DurableFunction *fn, const char *name)
 }
 
 /*
- * CompensationArguments: one with a single jsonb parameter gets arguments and
- * result of its step; others get those that they have parameters for.
+ * CompensationArguments: of the compensation of a step.
+ *
+ * One with a single jsonb parameter gets arguments and result of its step, and
+ * so does a client (NULL); others get those that they have parameters for.
  */
 Jsonb *
-CompensationArguments(const Command *command, const DurableFunction *fn,
+CompensationArguments(const Command *undoes, const DurableFunction *fn,
 					  const DurableFunction *step)
 {
-	const Command *undoes = command->undoes;
 	JsonbParseState *state;
 
 	JsonObjectBegin(&state);
-	if (fn->whole)
+	if (fn == NULL || fn->whole)
 	{
 		JsonObjectAdd(&state, "args", undoes->args);
 		JsonObjectAdd(&state, "result", undoes->result ? undoes->result : JsonNull());
@@ -356,9 +371,6 @@ begin(Activation *a, const char *status, HistoryRow *end)
 	JsonbParseState *data;
 
 	ChildrenClose(a);
-	/* a client that has one learns from its token */
-	if (a->queued)
-		TaskDelete(a->instance->iid, 0);
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "status", status);
 	JsonObjectAddText(&data, "event", end->event);
@@ -399,6 +411,7 @@ has_open_sibling(Activation *a)
 bool
 CompensateOrEnd(Activation *a, const char *status, HistoryRow *row)
 {
+	RemoteClose(a);
 	if (collect(a) == NIL && !has_open_sibling(a))
 	{
 		SettleEnd(a, status, row);
@@ -454,6 +467,20 @@ wait_undone(Activation *a, List *awaits, TimestampTz wake_at)
 	SettleWait(a, "compensating", awaits, NULL, wake_at);
 }
 
+static bool
+undo_remotely(Activation *a, Command *undo)
+{
+	TimestampTz deadline;
+
+	if (!RemoteAdvance(a, undo, &deadline))
+	{
+		wait_undone(a, list_make1("task:"), deadline);
+		return false;
+	}
+	SettleCommit(a);
+	return true;
+}
+
 /*
  * CompensateNext: undo the next step, or end.  True: there is more to do now.
  */
@@ -493,6 +520,8 @@ CompensateNext(Activation *a)
 		wait_undone(a, NIL, undo->wake_at);
 		return false;
 	}
+	if (RemoteIs(a, undo))
+		return undo_remotely(a, undo);
 	if (a->dirty)
 		SettleCommit(a);
 	StepRun(a, undo);

@@ -26,7 +26,7 @@ extern bool CompensateOrEnd(Activation *a, const char *status,
 extern bool CompensateNext(Activation *a);
 extern void CompensationRead(Activation *a, const HistoryRow *row);
 extern Command *CompensationFind(Activation *a, int position);
-extern Jsonb *CompensationArguments(const Command *command,
+extern Jsonb *CompensationArguments(const Command *undoes,
 									const DurableFunction *fn,
 									const DurableFunction *step);
 extern Jsonb *CompensationsToCarry(Activation *a);

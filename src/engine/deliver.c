@@ -19,6 +19,7 @@
 #include "engine/deliver.h"
 #include "engine/failure.h"
 #include "engine/json.h"
+#include "engine/remote.h"
 #include "engine/settle.h"
 #include "engine/step.h"
 #include "engine/unblock.h"
@@ -100,11 +101,8 @@ cancelled_event(CommandKind kind)
 static bool
 withdraw(Activation *a, Command *command)
 {
-	if (command->kind != COMMAND_ACTIVITY || !a->queued)
-		return true;
-	/* waits for a client that is just completing it */
-	TaskDelete(a->instance->iid, command->position);
-	UnblockTakeResults(a);
+	if (command->kind == COMMAND_ACTIVITY)
+		RemoteWithdraw(a);
 	return command->state == COMMAND_ISSUED;
 }
 
@@ -137,6 +135,8 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 	{
 		HistoryRow	end = {.event = cancelled_event(command->kind)};
 
+		if (command->kind == COMMAND_ACTIVITY)
+			end.data = StepLeft(command);
 		ActivationRecord(a, command, &end);
 	}
 	JsonObjectBegin(&data);
@@ -151,6 +151,25 @@ deliver_cancel(Activation *a, Command *command, Jsonb *request)
 	return DELIVERED;
 }
 
+/*
+ * end_by_result: an activity that ran beside a body is to be terminated, but a
+ * client was faster: its parent has to know, to undo it.
+ */
+static bool
+end_by_result(Activation *a)
+{
+	HistoryRow	row = {.event = "WorkflowCompleted"};
+
+	if (strcmp(a->instance->workflow, ACTIVITY_WORKFLOW) != 0)
+		return false;
+	RemoteWithdraw(a);
+	if (a->ncommands != 1 || a->commands[0]->state != COMMAND_COMPLETED)
+		return false;
+	row.result = a->commands[0]->result;
+	SettleEnd(a, "completed", &row);
+	return true;
+}
+
 static Delivery
 terminate(Activation *a, Command *command, Jsonb *request)
 {
@@ -160,6 +179,8 @@ terminate(Activation *a, Command *command, Jsonb *request)
 	(void) InboxTakeAll(a->instance->chain, "terminate", &ignored);
 	if (command != NULL)
 		UnblockFlush(a, command);
+	if (end_by_result(a))
+		return DELIVERY_ENDS;
 	SettleEndByRequest(a, "cancelled", "WorkflowTerminated", "WF002",
 					   "the workflow was terminated",
 					   JsonGetText(request, "reason"));
@@ -498,7 +519,7 @@ is_to_wait(Activation *a, const Command *command)
 {
 	return command != NULL &&
 		(command->kind != COMMAND_ACTIVITY || !StepIsDue(command) ||
-		 StepIsRemote(a, command));
+		 RemoteIs(a, command));
 }
 
 /*

@@ -360,6 +360,7 @@ reload(Activation *a, Command *failed)
 		request.step_id = pstrdup(failed->step_id);
 		request.args = failed->args ? JsonCopy(failed->args) : NULL;
 		request.retry = failed->retry ? JsonCopy(failed->retry) : NULL;
+		known.heartbeat = failed->heartbeat ? JsonCopy(failed->heartbeat) : NULL;
 	}
 	ActivationReadHistory(a);
 	if (failed == NULL)
@@ -372,6 +373,8 @@ reload(Activation *a, Command *failed)
 	else
 		failed = ActivationIssue(a, &request);
 	failed->first_at = known.first_at;
+	failed->limits = known.limits;
+	failed->heartbeat = ActivationKeep(a, known.heartbeat);
 	return failed;
 }
 
@@ -393,6 +396,11 @@ recover(Activation *a, int64 iid)
 	if (a->lost || is_fence_error(error, phase) || !LeaseConfirm(a->lease))
 	{
 		abandon(a, iid);
+		return false;
+	}
+	if (a->later)
+	{
+		SettleLater(a);
 		return false;
 	}
 	if (a->desperate)

@@ -105,7 +105,8 @@ call_options(FunctionCallInfo fcinfo, int retry, int timeout)
  * child_options: of a child that is closed together with its parent.
  */
 static Jsonb *
-child_options(const char *workflow, Jsonb *call, const char *compensate)
+child_options(const char *workflow, Jsonb *call, const char *compensate,
+			  bool attempted)
 {
 	JsonbParseState *options;
 
@@ -115,6 +116,8 @@ child_options(const char *workflow, Jsonb *call, const char *compensate)
 	JsonObjectAddText(&options, "on_cancel", "terminate");
 	JsonObjectAddText(&options, "on_close", "terminate");
 	JsonObjectAddText(&options, "compensate", compensate);
+	if (attempted)
+		JsonObjectAddNumber(&options, "compensate_attempted", 1);
 	return JsonObjectEnd(&options);
 }
 
@@ -131,7 +134,8 @@ durable_spawn(PG_FUNCTION_ARGS)
 	request.args = ArgJsonb(fcinfo, 1, "args");
 	request.step_id = ArgNameOrNull(fcinfo, 2, "step_id");
 	request.options = child_options(ACTIVITY_WORKFLOW, call_options(fcinfo, 3, 4),
-									ArgNameOrNull(fcinfo, 6, "compensate"));
+									ArgNameOrNull(fcinfo, 6, "compensate"),
+									!PG_ARGISNULL(7) && PG_GETARG_BOOL(7));
 	PG_RETURN_INT32(ReplayCommand(a, &request)->position);
 }
 
@@ -265,7 +269,7 @@ durable_map(PG_FUNCTION_ARGS)
 	JsonObjectAdd(&state, "options", call);
 	if (collect)
 		JsonObjectAddNumber(&state, "collect", 1);
-	request.options = child_options(MAP_WORKFLOW, JsonObjectEnd(&state), NULL);
+	request.options = child_options(MAP_WORKFLOW, JsonObjectEnd(&state), NULL, false);
 	handles = MemoryContextAlloc(a->pass_cxt, sizeof(int) * shares);
 	start_shares(a, &request, items, shares, handles);
 	await_shares(a, handles, shares);

@@ -399,6 +399,7 @@ ReplayCommand(Activation *a, const CommandRequest *request)
 		command->options = ActivationKeep(a, request->options);
 	command->shielded = request->shielded;
 	command->limits = request->limits;
+	command->compensate_attempted = request->compensate_attempted;
 	if (command->kind == COMMAND_ACTIVITY && command->state == COMMAND_ISSUED)
 		command->compensate = request->compensate ?
 			MemoryContextStrdup(a->pass_cxt, request->compensate) : NULL;

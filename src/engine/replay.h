@@ -58,11 +58,16 @@ typedef struct Command
 
 	TimestampTz wake_at;		/* deadline or next attempt, 0: none */
 	int			attempts;		/* that have failed */
+	int			attempts_before;	/* of these, before durable_retry() */
 	TimestampTz first_at;		/* begin of the first attempt */
 	Jsonb	   *retry;			/* the call's policy, NULL: none */
 	TimeLimits	limits;			/* the call's */
 	Jsonb	   *heartbeat;		/* details of the last attempt, NULL: none */
+	bool		beating;		/* they are of the attempt that runs here */
 	const char *compensate;		/* the activity that undoes it, NULL: none */
+	bool		compensate_attempted;	/* the call's */
+	bool		attempted;		/* of some attempt nobody knows the outcome */
+	const char *undo_attempted; /* what undoes that, NULL: nothing */
 	int			seq;			/* of the row that says its state */
 	struct Command *undoes;		/* of UNDO, NULL: it has its own arguments */
 	bool		shielded;		/* is not interrupted by a cancel */
@@ -84,6 +89,7 @@ typedef struct CommandRequest
 	Jsonb	   *retry;
 	TimeLimits	limits;
 	const char *compensate;		/* NULL: none */
+	bool		compensate_attempted;
 	TimestampTz wake_at;		/* of a timer, or a deadline; 0: none */
 	bool		shielded;
 	Oid			function;		/* one of ours that is an activity */
@@ -254,6 +260,7 @@ typedef struct Activation
 	bool		dirty;			/* history rows are not yet committed */
 	int			conflicts;		/* attempts lost to others, one after another */
 	bool		lost;			/* another driver has the instance */
+	bool		later;			/* a client is in the way: look again soon */
 	uint64		control_seen;	/* requests up to then are known of */
 	bool		look;			/* there may be a request */
 	bool		interrupted;	/* an activity was cancelled */
@@ -296,6 +303,7 @@ extern Command *ActivationIssue(Activation *a, const CommandRequest *request);
 extern void ActivationForget(Activation *a);
 extern void ActivationCommitted(Activation *a);
 pg_noreturn extern void ActivationLost(Activation *a);
+pg_noreturn extern void ActivationLater(Activation *a);
 
 /* pass.c */
 extern bool PassIsLinear(const Activation *a);

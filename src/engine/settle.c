@@ -17,6 +17,7 @@
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/pin.h"
+#include "engine/remote.h"
 #include "engine/settle.h"
 #include "engine/settings.h"
 #include "engine/start.h"
@@ -24,6 +25,9 @@
 
 /* Passes lost to the environment before the instance is held. */
 #define MAX_BODY_FAILURES	5
+
+/* How soon "later" is: a client's transaction is mostly short. */
+#define LATER	(200 * INT64CONST(1000))
 
 /*
  * SettleCommit: what was done so far is so for good.
@@ -207,6 +211,16 @@ SettlePostpone(Activation *a, const ErrorData *error)
 }
 
 /*
+ * SettleLater: look again soon.  What it waits for, it still does.
+ */
+void
+SettleLater(Activation *a)
+{
+	give_up_ready(a, GetCurrentTimestamp() + LATER);
+	SettleCommit(a);
+}
+
+/*
  * SettleStop: it was paused, or its workflow, or everything: let go, and let
  * resuming bring it back.
  */
@@ -253,16 +267,17 @@ SettleEnd(Activation *a, const char *status, HistoryRow *row)
 	InstanceRow *instance = a->instance;
 	List	   *pins = instance->pinned ? PinRelease(instance->iid) : NIL;
 
+	/* in the order of locks, and a client may still have been faster */
+	RemoteWithdraw(a);
 	ChildrenClose(a);
 	ActivationRecord(a, NULL, row);
 	store_state(a);
 	give_up_ready(a, 0);
 	InstanceEnd(instance->iid, status, row->seq, a->began_at, row->at);
-	ChildTellParent(instance, status, row->result, row->error);
+	ChildTellParent(instance, status, row->result, row->error,
+					RemoteWasAttempted(a));
 	if (a->subscribed)
 		SubscriptionDelete(instance->chain);
-	if (a->queued)
-		TaskDelete(instance->iid, 0);
 	if (InboxDrop(instance->iid) > 0)
 		WakeupAllEnded();
 	WakeupEnded(instance->chain);

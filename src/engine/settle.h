@@ -18,6 +18,7 @@ extern void SettleHoldToMend(Activation *a, const char *reason);
 extern void SettleHoldForError(Activation *a, const ErrorData *error);
 extern char *SettleReason(const ErrorData *error);
 extern void SettlePostpone(Activation *a, const ErrorData *error);
+extern void SettleLater(Activation *a);
 extern void SettleStop(Activation *a);
 extern void SettleEnd(Activation *a, const char *status, HistoryRow *row);
 extern void SettleEndByRequest(Activation *a, const char *status,

@@ -47,20 +47,6 @@ PG_FUNCTION_INFO_V1(durable_fail);
 /* Microseconds after the first of them; then twice that. */
 #define CONFLICT_PAUSE	10000L
 
-/* An activity's name, and what it means; kept while no function changes. */
-typedef struct ActivityEntry
-{
-	char		name[DURABLE_MAX_NAME + 16];
-	uint64		generation;
-	DurableFunction *function;	/* NULL: SQL_ACTIVITY */
-	Jsonb	   *retry;			/* of its registration, NULL: none */
-	char	   *compensate;		/* likewise */
-	TimeLimits	limits;			/* likewise */
-	char	   *queue;			/* NULL: it has a function */
-	Oid			served_by;
-	int64		schedule_to_start;
-} ActivityEntry;
-
 /* What durable_fail() said in the attempt that runs. */
 static char *fail_message = NULL;
 
@@ -85,6 +71,17 @@ make_activity_table(Activation *a)
 }
 
 /*
+ * known: what the name meant when it was looked up last, or NULL.
+ */
+static ActivityEntry *
+known(Activation *a, const char *name)
+{
+	if (a->activities == NULL)
+		return NULL;
+	return hash_search(a->activities, name, HASH_FIND, NULL);
+}
+
+/*
  * resolve: find what a name means, registered or in search_path.
  *
  * The entry is made when all is known: finding out can fail.
@@ -96,15 +93,10 @@ resolve(Activation *a, const char *name)
 	uint64		generation = FunctionGeneration;
 	DurableFunction *function = NULL;
 	ActivityRow *row = NULL;
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(a->cxt);
 
 	if (a->activities == NULL)
 		make_activity_table(a);
-	entry = hash_search(a->activities, name, HASH_FIND, NULL);
-	if (entry != NULL && entry->generation == generation)
-		return entry;
-
-	old = MemoryContextSwitchTo(a->cxt);
 	if (strcmp(name, SQL_ACTIVITY) != 0)
 	{
 		row = ActivityFind(a->instance->workflow_owner, a->instance->run_as,
@@ -124,8 +116,10 @@ resolve(Activation *a, const char *name)
 	entry->function = function;
 	entry->retry = row ? row->retry : NULL;
 	entry->compensate = row ? row->compensate : NULL;
+	entry->compensate_attempted = row && row->compensate_attempted;
 	entry->queue = row ? row->queue : NULL;
 	entry->served_by = row ? row->served_by : InvalidOid;
+	entry->served_by_name = row ? row->served_by_name : NULL;
 	entry->schedule_to_start = row ? row->schedule_to_start : 0;
 	memset(&entry->limits, 0, sizeof(TimeLimits));
 	if (row != NULL)
@@ -139,12 +133,42 @@ resolve(Activation *a, const char *name)
 }
 
 /*
- * StepCompensation: what undoes an activity by its registration, or NULL.
+ * StepResolve: what the name of an activity means, as the instance sees it.
+ *
+ * An error means that something is missing, and holds the instance.
  */
-const char *
-StepCompensation(Activation *a, const char *activity)
+const ActivityEntry *
+StepResolve(Activation *a, const char *name)
 {
-	return resolve(a, activity)->compensate;
+	ActivityEntry *entry = known(a, name);
+	Phase		phase = a->phase;
+	int			level;
+
+	if (entry != NULL && entry->generation == FunctionGeneration)
+		return entry;
+	level = SettingsEnter(a->settings);
+	a->phase = PHASE_RESOLVE;
+	entry = resolve(a, name);
+	a->phase = phase;
+	SettingsLeave(level);
+	return entry;
+}
+
+/*
+ * StepLimits: those of the call, else those of the registration (NULL: none).
+ */
+void
+StepLimits(const ActivityEntry *entry, const Command *command,
+		   TimeLimits *limits)
+{
+	*limits = command->limits;
+	if (entry == NULL)
+		return;
+	if (limits->start_to_close == 0)
+		limits->start_to_close = entry->limits.start_to_close;
+	if (limits->schedule_to_close == 0)
+		limits->schedule_to_close = entry->limits.schedule_to_close;
+	limits->heartbeat = entry->limits.heartbeat;
 }
 
 /* ------------------------------------------------------------------
@@ -153,44 +177,32 @@ StepCompensation(Activation *a, const char *activity)
  */
 
 /*
- * undo_arguments: of a compensation, which knows the step that it undoes.
- */
-static Jsonb *
-undo_arguments(Activation *a, Command *command, const DurableFunction *fn)
-{
-	DurableFunction *step = NULL;
-
-	if (command->undoes == NULL)
-		return command->args;
-	if (command->undoes != NULL && !OidIsValid(command->undoes->function))
-		step = resolve(a, command->undoes->name)->function;
-	return CompensationArguments(command, fn, step);
-}
-
-/*
- * arm_timeouts: those of the call, else those of the registration.
+ * bind_undo: the arguments of a compensation, which knows the step that it
+ * undoes.
+ *
+ * What the step's own parameters are called is of interest only if it got
+ * its arguments by position.
  */
 static void
-arm_timeouts(const ActivityEntry *entry, const Command *command)
+bind_undo(Activation *a, Command *command, const DurableFunction *fn)
 {
-	TimeLimits	limits = command->limits;
+	const Command *undoes = command->undoes;
+	DurableFunction *step = NULL;
 
-	if (entry != NULL)
-	{
-		if (limits.start_to_close == 0)
-			limits.start_to_close = entry->limits.start_to_close;
-		if (limits.schedule_to_close == 0)
-			limits.schedule_to_close = entry->limits.schedule_to_close;
-		limits.heartbeat = entry->limits.heartbeat;
-	}
-	TimeoutArm(&limits, command->first_at);
+	if (undoes == NULL)
+		return;
+	if (!OidIsValid(undoes->function) && undoes->args != NULL &&
+		!JB_ROOT_IS_OBJECT(undoes->args))
+		step = StepResolve(a, undoes->name)->function;
+	command->args = ActivationKeep(a, CompensationArguments(undoes, fn, step));
 }
 
 static Jsonb *
 invoke(Activation *a, Command *command)
 {
-	ActivityEntry *entry = NULL;
+	const ActivityEntry *entry = NULL;
 	DurableFunction *function;
+	TimeLimits	limits;
 	Jsonb	   *result;
 
 	a->phase = PHASE_RESOLVE;
@@ -198,19 +210,15 @@ invoke(Activation *a, Command *command)
 		function = FunctionDescribe(command->function, "activity");
 	else
 	{
-		entry = resolve(a, command->name);
+		entry = StepResolve(a, command->name);
 		function = entry->function;
 	}
-
-	if (entry != NULL && entry->queue != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("activity \"%s\" of queue \"%s\" cannot be a compensation",
-						command->name, entry->queue),
-				 errhint("Compensate with a function.")));
+	StepLimits(entry, command, &limits);
+	if (command->kind == COMMAND_UNDO)
+		bind_undo(a, command, function);
 	a->phase = PHASE_ACTIVITY;
 	ContextSet(CONTEXT_ACTIVITY);
-	arm_timeouts(entry, command);
+	TimeoutArm(&limits, command->first_at);
 	if (function == NULL)
 		result = SqlStepRun(command->args, &binding);
 	else
@@ -218,8 +226,6 @@ invoke(Activation *a, Command *command)
 		DurableArguments *args;
 
 		binding = true;
-		if (command->kind == COMMAND_UNDO)
-			command->args = ActivationKeep(a, undo_arguments(a, command, function));
 		args = ArgumentsBind(function, command->args);
 		binding = false;
 		result = FunctionInvoke(function, args, false);
@@ -230,31 +236,64 @@ invoke(Activation *a, Command *command)
 	return result;
 }
 
-static const char *
-event_of(const Command *command, const char *activity,
-		 const char *compensation)
+/*
+ * StepEvent: that of an activity, or of a compensation.
+ */
+const char *
+StepEvent(const Command *command, const char *activity,
+		  const char *compensation)
 {
 	return command->kind == COMMAND_UNDO ? compensation : activity;
 }
 
 /*
- * compensation_of: what is recorded with a step that can be undone: the call's
- * own compensation, or that of the registered activity.
+ * StepCompensation: what undoes the step, or NULL: the call's own compensation,
+ * or that of the activity as it was registered when the step was begun.
+ */
+const char *
+StepCompensation(Activation *a, const Command *command)
+{
+	ActivityEntry *entry = known(a, command->name);
+
+	if (command->kind != COMMAND_ACTIVITY)
+		return NULL;
+	if (command->compensate != NULL || OidIsValid(command->function))
+		return command->compensate;
+	return entry != NULL ? entry->compensate : NULL;
+}
+
+/*
+ * compensation_of: what is recorded with a step that can be undone.
  */
 static Jsonb *
 compensation_of(Activation *a, const Command *command)
 {
-	const char *compensate = command->compensate;
+	const char *compensate = StepCompensation(a, command);
 	JsonbParseState *data;
 
-	if (compensate == NULL && command->kind == COMMAND_ACTIVITY &&
-		!OidIsValid(command->function))
-		compensate = StepCompensation(a, command->name);
-	if (compensate == NULL || command->kind != COMMAND_ACTIVITY)
+	if (compensate == NULL)
 		return NULL;
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "compensate", compensate);
 	return JsonObjectEnd(&data);
+}
+
+/*
+ * StepComplete: write the history row of what was done.
+ */
+void
+StepComplete(Activation *a, Command *command, Jsonb *result,
+			 TimestampTz started_at)
+{
+	HistoryRow	row = {.result = result, .started_at = started_at};
+
+	row.event = StepEvent(command, "ActivityCompleted", "CompensationCompleted");
+	row.data = compensation_of(a, command);
+	ActivationRecord(a, command, &row);
+	/* it has come further than the crash it was there at */
+	if (a->instance->suspect)
+		SuspectClear(a->instance->iid);
+	a->instance->suspect = false;
 }
 
 /*
@@ -264,7 +303,8 @@ void
 StepRun(Activation *a, Command *command)
 {
 	MemoryContext old = CurrentMemoryContext;
-	HistoryRow	row = {0};
+	TimestampTz started_at = ActivationStamp(a);
+	Jsonb	   *result;
 	int			level;
 
 	MemoryContextReset(a->step_cxt);
@@ -273,9 +313,9 @@ StepRun(Activation *a, Command *command)
 	a->running = command;
 	fail_message = NULL;
 	binding = false;
-	row.started_at = ActivationStamp(a);
+	command->beating = false;
 	if (command->first_at == 0)
-		command->first_at = row.started_at;
+		command->first_at = started_at;
 
 	if (IsDurableWorker)
 		pgstat_report_activity(STATE_RUNNING,
@@ -283,20 +323,14 @@ StepRun(Activation *a, Command *command)
 										a->instance->workflow, a->instance->id,
 										command->step_id));
 	level = SettingsEnter(a->settings);
-	row.result = invoke(a, command);
+	result = invoke(a, command);
 	SettingsLeave(level);
 
 	a->phase = PHASE_ENGINE;
 	if (!LeaseConfirm(a->lease))
 		ActivationLost(a);
-	row.event = event_of(command, "ActivityCompleted", "CompensationCompleted");
-	row.data = compensation_of(a, command);
-	ActivationRecord(a, command, &row);
+	StepComplete(a, command, result, started_at);
 	a->unconfirmed = command;
-	/* it has come further than the crash it was there at */
-	if (a->instance->suspect)
-		SuspectClear(a->instance->iid);
-	a->instance->suspect = false;
 	MemoryContextSwitchTo(old);
 }
 
@@ -341,101 +375,15 @@ StepIsDue(const Command *command)
 	return command->wake_at == 0 || command->wake_at <= GetCurrentTimestamp();
 }
 
-static char *
-idempotency_key(const InstanceRow *instance, const Command *command)
+/*
+ * StepKey: the same in every attempt, and in no other step.
+ */
+char *
+StepKey(const InstanceRow *instance, const Command *command)
 {
 	return psprintf("%s/%d/%d%s", instance->id, instance->run,
 					command->position,
 					command->kind == COMMAND_UNDO ? "/undo" : "");
-}
-
-/* ------------------------------------------------------------------
- * Remote activities
- * ------------------------------------------------------------------
- */
-
-/*
- * StepIsRemote: is it done by clients of a queue?
- */
-bool
-StepIsRemote(Activation *a, const Command *command)
-{
-	ActivityEntry *entry;
-	Phase		phase = a->phase;
-	int			level;
-
-	if (OidIsValid(command->function))
-		return false;
-	level = SettingsEnter(a->settings);
-	a->phase = PHASE_RESOLVE;
-	entry = resolve(a, command->name);
-	a->phase = phase;
-	SettingsLeave(level);
-	return entry->queue != NULL;
-}
-
-/*
- * StepRemoteLimits: those of an attempt: to be begun, to be done, all in all.
- */
-void
-StepRemoteLimits(Activation *a, const Command *command, TimeLimits *limits,
-				 int64 *schedule_to_start)
-{
-	ActivityEntry *entry = resolve(a, command->name);
-
-	*limits = command->limits;
-	if (limits->start_to_close == 0)
-		limits->start_to_close = entry->limits.start_to_close;
-	if (limits->schedule_to_close == 0)
-		limits->schedule_to_close = entry->limits.schedule_to_close;
-	*schedule_to_start = entry->schedule_to_start;
-}
-
-/*
- * StepEnqueue: leave the next attempt to the clients.
- */
-void
-StepEnqueue(Activation *a, Command *command)
-{
-	ActivityEntry *entry = resolve(a, command->name);
-	HistoryRow	row = {.event = "ActivityQueued"};
-	TaskRow		task = {
-		.iid = a->instance->iid, .position = command->position,
-		.chain = a->instance->chain, .run_as = a->instance->run_as,
-		.queue = entry->queue, .served_by = entry->served_by,
-		.activity = command->name, .args = command->args,
-		.attempt = command->attempts + 1, .heartbeat = command->heartbeat
-	};
-
-	task.start_to_close = command->limits.start_to_close ?
-		command->limits.start_to_close : entry->limits.start_to_close;
-	task.key = idempotency_key(a->instance, command);
-	TaskInsert(&task);
-	if (command->first_at == 0)
-		command->first_at = ActivationStamp(a);
-	row.started_at = command->first_at;
-	ActivationRecord(a, command, &row);
-	a->queued = true;
-	WakeupEnded(WakeupQueueNumber(entry->queue));
-}
-
-/*
- * StepComplete: a client has done it.
- */
-void
-StepComplete(Activation *a, Command *command, Jsonb *result,
-			 TimestampTz started_at)
-{
-	HistoryRow	row = {
-		.event = "ActivityCompleted", .result = result,
-		.started_at = started_at
-	};
-
-	row.data = compensation_of(a, command);
-	ActivationRecord(a, command, &row);
-	if (a->instance->suspect)
-		SuspectClear(a->instance->iid);
-	a->instance->suspect = false;
 }
 
 /* ------------------------------------------------------------------
@@ -453,10 +401,8 @@ has_said_fail(const ErrorData *error)
 static void
 policy_for(Activation *a, Command *command, RetryPolicy *policy)
 {
-	ActivityEntry *entry = NULL;
+	ActivityEntry *entry = known(a, command->name);
 
-	if (a->activities != NULL)
-		entry = hash_search(a->activities, command->name, HASH_FIND, NULL);
 	RetryDefaults(policy);
 	RetryApply(policy, a->instance->activity_retry);
 	RetryApply(policy, entry ? entry->retry : NULL);
@@ -506,29 +452,56 @@ timeout_error(const Command *command, const ErrorData *cancel)
 static bool
 is_in_time(Activation *a, const Command *command, TimestampTz next_at)
 {
-	int64		limit = command->limits.schedule_to_close;
-	ActivityEntry *entry = NULL;
+	TimeLimits	limits;
 
-	if (a->activities != NULL)
-		entry = hash_search(a->activities, command->name, HASH_FIND, NULL);
-	if (limit == 0 && entry != NULL)
-		limit = entry->limits.schedule_to_close;
-	return limit == 0 || next_at <= command->first_at + limit * 1000;
+	StepLimits(known(a, command->name), command, &limits);
+	return limits.schedule_to_close == 0 ||
+		next_at <= command->first_at + limits.schedule_to_close * 1000;
 }
 
 /*
- * heartbeat_of: the last details, for the next attempt.
+ * StepLeft: what an attempt that came to nothing left: its last details, for
+ * the next one, and perhaps an effect that nobody knows of.
  */
-static Jsonb *
-heartbeat_of(const Command *command)
+Jsonb *
+StepLeft(const Command *command)
 {
 	JsonbParseState *data;
 
-	if (command->heartbeat == NULL)
+	if (command->heartbeat == NULL && !command->attempted)
 		return NULL;
 	JsonObjectBegin(&data);
 	JsonObjectAdd(&data, "heartbeat", command->heartbeat);
+	if (command->attempted)
+		JsonObjectAddNumber(&data, "attempted", 1);
 	return JsonObjectEnd(&data);
+}
+
+/*
+ * StepInterrupted: this process ends in the middle of an attempt.  Its details
+ * are for the next one, which anybody can begin when we have let go.
+ *
+ * To be called in a transaction of its own, while the instance is ours.
+ */
+void
+StepInterrupted(Activation *a)
+{
+	Command    *command = a->running;
+	HistoryRow	row = {.started_at = command ? command->first_at : 0};
+
+	if (command == NULL || command->state != COMMAND_ISSUED ||
+		!command->beating)
+		return;
+	row.event = StepEvent(command, "ActivityInterrupted", "CompensationInterrupted");
+	row.seq = HistoryNextSeq(a->instance->iid);
+	row.position = command->position;
+	row.name = command->name;
+	row.step_id = command->step_id;
+	if (!command->recorded)
+		row.args = command->args;
+	row.data = StepLeft(command);
+	row.at = ActivationStamp(a);
+	HistoryAppend(a->instance->iid, &row);
 }
 
 /*
@@ -568,20 +541,20 @@ StepRecordFailure(Activation *a, Command *command, Jsonb *failure,
 	RetryPolicy policy;
 
 	row.error = failure;
-	row.data = heartbeat_of(command);
+	row.data = StepLeft(command);
 	row.attempt = command->attempts + 1;
 	row.started_at = command->first_at;
 	row.at = ActivationStamp(a);
 	policy_for(a, command, &policy);
 	if (retryable && RetryIsFor(&policy, sqlstate) &&
-		RetryNext(&policy, row.attempt, command->first_at, row.at,
-				  &row.wake_at) &&
+		RetryNext(&policy, row.attempt - command->attempts_before,
+				  command->first_at, row.at, &row.wake_at) &&
 		is_in_time(a, command, row.wake_at))
-		row.event = event_of(command, "ActivityRetryScheduled",
+		row.event = StepEvent(command, "ActivityRetryScheduled",
 							 "CompensationRetryScheduled");
 	else
 	{
-		row.event = event_of(command, "ActivityFailed", "CompensationFailed");
+		row.event = StepEvent(command, "ActivityFailed", "CompensationFailed");
 		row.wake_at = 0;
 	}
 	/* the next attempt is when somebody has seen to it */
@@ -632,8 +605,8 @@ durable_idempotency_key(PG_FUNCTION_ARGS)
 {
 	Command    *command = running_activity("durable_idempotency_key");
 
-	PG_RETURN_TEXT_P(cstring_to_text(idempotency_key(CurrentActivation->instance,
-													 command)));
+	PG_RETURN_TEXT_P(cstring_to_text(StepKey(CurrentActivation->instance,
+											 command)));
 }
 
 /*
@@ -648,7 +621,13 @@ durable_heartbeat(PG_FUNCTION_ARGS)
 
 	TimeoutHeartbeat();
 	if (!PG_ARGISNULL(0))
+	{
+		/* there may be many of them in one attempt */
+		if (command->beating)
+			pfree(command->heartbeat);
 		command->heartbeat = ActivationKeep(a, PG_GETARG_JSONB_P(0));
+		command->beating = true;
+	}
 	AcceptInvalidationMessages();
 	if ((a->look || a->control_seen != ControlGeneration) &&
 		command->kind != COMMAND_UNDO && !command->shielded &&
@@ -670,7 +649,8 @@ durable_heartbeat_details(PG_FUNCTION_ARGS)
 
 	if (command->heartbeat == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_JSONB_P(command->heartbeat);
+	/* a copy: the next heartbeat replaces it */
+	PG_RETURN_JSONB_P(JsonCopy(command->heartbeat));
 }
 
 /*

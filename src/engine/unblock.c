@@ -11,8 +11,8 @@
 
 #include "engine/child.h"
 #include "engine/deliver.h"
-#include "engine/failure.h"
 #include "engine/json.h"
+#include "engine/remote.h"
 #include "engine/settle.h"
 #include "engine/step.h"
 #include "engine/unblock.h"
@@ -97,101 +97,15 @@ UnblockFlush(Activation *a, const Command *before)
  */
 
 /*
- * UnblockTakeResults: what clients have done, or not.
- */
-void
-UnblockTakeResults(Activation *a)
-{
-	Jsonb	  **messages;
-	int			count = InboxTakeAll(a->instance->chain, "task", &messages);
-
-	a->dirty = a->dirty || count > 0;
-	for (int i = 0; i < count; i++)
-	{
-		int			position = JsonGetInt(messages[i], "position");
-		Command    *command;
-		Jsonb	   *error = JsonGet(messages[i], "error");
-
-		if (JsonGetInt(messages[i], "iid") != a->instance->iid ||
-			position < 1 || position > a->ncommands)
-			continue;
-		command = a->commands[position - 1];
-		/* of an attempt that was given up */
-		if (command->state != COMMAND_ISSUED ||
-			JsonGetInt(messages[i], "attempt") != command->attempts + 1)
-			continue;
-		command->heartbeat = ActivationKeep(a, JsonGet(messages[i], "heartbeat"));
-		if (error == NULL)
-			StepComplete(a, command, JsonGet(messages[i], "result"),
-						 JsonGetInt(messages[i], "started_at"));
-		else
-			StepRecordFailure(a, command, error, JsonGetText(error, "sqlstate"),
-							  JsonGet(messages[i], "final") == NULL);
-	}
-}
-
-/*
- * remote_deadline: when an attempt that clients have not ended is over, and
- * which limit that is; 0: never.
- */
-static TimestampTz
-remote_deadline(Activation *a, const Command *command, const TaskRow *task,
-				const char **kind)
-{
-	TimeLimits	limits;
-	int64		schedule_to_start;
-	TimestampTz deadline = 0;
-
-	StepRemoteLimits(a, command, &limits, &schedule_to_start);
-	if (limits.schedule_to_close != 0)
-	{
-		*kind = "schedule_to_close";
-		deadline = command->first_at + limits.schedule_to_close * 1000;
-	}
-	if (task->started_at == 0 && schedule_to_start != 0 &&
-		(deadline == 0 || task->scheduled_at + schedule_to_start * 1000 < deadline))
-	{
-		*kind = "schedule_to_start";
-		deadline = task->scheduled_at + schedule_to_start * 1000;
-	}
-	if (task->started_at != 0 && limits.start_to_close != 0 &&
-		(deadline == 0 || task->started_at + limits.start_to_close * 1000 < deadline))
-	{
-		*kind = "start_to_close";
-		deadline = task->started_at + limits.start_to_close * 1000;
-	}
-	return deadline;
-}
-
-/*
  * unblock_remote: an activity that clients do.
  */
 static bool
 unblock_remote(Activation *a, Command *command)
 {
-	TaskRow		task = {0};
 	TimestampTz deadline;
-	const char *kind = NULL;
 
-	UnblockTakeResults(a);
-	if (command->state != COMMAND_ISSUED || !StepIsDue(command))
+	if (RemoteAdvance(a, command, &deadline))
 		return true;
-	if (!TaskFind(a->instance->iid, command->position, &task))
-	{
-		StepEnqueue(a, command);
-		(void) TaskFind(a->instance->iid, command->position, &task);
-	}
-	deadline = remote_deadline(a, command, &task, &kind);
-	if (is_over(deadline))
-	{
-		TaskDelete(a->instance->iid, command->position);
-		command->heartbeat = ActivationKeep(a, task.heartbeat);
-		StepRecordFailure(a, command,
-						  FailureMake("WF003", psprintf("activity \"%s\" timed out", command->name),
-									  psprintf("It took longer than its %s timeout.", kind)),
-						  "WF003", true);
-		return true;
-	}
 	SettleWait(a, "waiting_for_activity", await(NIL, "task", ""), NULL, deadline);
 	return false;
 }
@@ -215,8 +129,15 @@ unblock_activity(Activation *a, Command *command)
 				 errhint("Commit and call durable_run() again, or CALL durable_work().")));
 		return false;
 	}
-	if (StepIsRemote(a, command))
+	if (RemoteIs(a, command))
 		return unblock_remote(a, command);
+	/* it was one of a queue when it was begun */
+	if (a->queued)
+	{
+		RemoteWithdraw(a);
+		if (command->state != COMMAND_ISSUED || !StepIsDue(command))
+			return true;
+	}
 	if (a->dirty)
 		SettleCommit(a);
 	StepRun(a, command);

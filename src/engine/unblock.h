@@ -11,7 +11,6 @@
 #include "engine/replay.h"
 
 extern void UnblockFlush(Activation *a, const Command *before);
-extern void UnblockTakeResults(Activation *a);
 extern bool UnblockCommand(Activation *a, Command *command);
 
 #endif							/* DURABLE_UNBLOCK_H */

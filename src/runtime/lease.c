@@ -30,6 +30,7 @@
 #include "compat.h"
 #include "durable.h"
 #include "engine/replay.h"
+#include "engine/step.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 #include "storage/storage.h"
@@ -96,6 +97,9 @@ try_lock(int64 lease)
 static void
 lease_exit(int code, Datum arg)
 {
+	Activation *interrupted =
+		CurrentContext == CONTEXT_ACTIVITY ? CurrentActivation : NULL;
+
 	if (my_lease == 0)
 		return;
 	AbortOutOfAnyTransaction();
@@ -103,6 +107,9 @@ lease_exit(int code, Datum arg)
 	CurrentContext = CONTEXT_NONE;
 	CurrentActivation = NULL;
 	ProcessBegin();
+	if (interrupted != NULL && interrupted->lease == my_lease &&
+		ReadyRelease(interrupted->instance->iid, my_lease))
+		StepInterrupted(interrupted);
 	if (condemned_iid != 0 && ReadyDelete(condemned_iid, my_lease))
 		InstanceHold(condemned_iid, condemned_reason, true);
 	ReadyReleaseAll(my_lease);

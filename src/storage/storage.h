@@ -92,12 +92,14 @@ typedef struct ActivityRow
 	char	   *function;
 	Jsonb	   *retry;
 	char	   *compensate;		/* the activity that undoes it, NULL: none */
+	bool		compensate_attempted;	/* also if its outcome is not known */
 	int64		start_to_close; /* ms, 0: no limit; so are the others */
 	int64		schedule_to_close;
 	int64		heartbeat;
 	int64		schedule_to_start;
 	char	   *queue;			/* NULL: a function does it */
 	Oid			served_by;		/* whose members do it else */
+	char	   *served_by_name;
 } ActivityRow;
 
 extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,
@@ -333,10 +335,12 @@ typedef struct TaskRow
 {
 	int64		iid;
 	int			position;
+	bool		undo;			/* it is the compensation of that position */
 	int64		chain;
 	Oid			run_as;
 	const char *queue;
 	Oid			served_by;
+	const char *served_by_name;
 	const char *activity;
 	Jsonb	   *args;
 	int			attempt;
@@ -345,13 +349,23 @@ typedef struct TaskRow
 	Jsonb	   *heartbeat;		/* NULL: none */
 	TimestampTz scheduled_at;
 	TimestampTz started_at;		/* 0: nobody has begun it */
+	TimestampTz alive_at;		/* the client's last word, 0: none */
+	int64		heartbeat_timeout;	/* ms, 0: no limit */
+	int			clients;		/* that it was given to */
 } TaskRow;
 
+typedef enum TaskLockResult
+{
+	TASK_NONE,					/* there is none, or none any more */
+	TASK_LOCKED,
+	TASK_BUSY					/* a client is just working on it */
+} TaskLockResult;
+
 extern void TaskInsert(const TaskRow *row);
-extern bool TaskFind(int64 iid, int position, TaskRow *row);
-extern void TaskDelete(int64 iid, int position);
-extern bool TaskClaim(const char *queue, Oid role, const char *token_hash,
-					  const char *worker, Interval *lease, TaskRow *row);
+extern TaskLockResult TaskLock(int64 iid, bool wait, TaskRow *row);
+extern void TaskDelete(int64 iid);
+extern int	TaskClaim(const char *queue, Oid role, List *token_hashes,
+					  const char *worker, Interval *lease, TaskRow **rows);
 extern void TaskLimit(int64 iid, Oid run_as, TimestampTz until);
 extern bool TaskHas(const char *queue, Oid role);
 extern TimestampTz TaskNextExpiry(const char *queue, Oid role);

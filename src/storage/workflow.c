@@ -78,7 +78,8 @@ static Statement live_instances = {
 
 static Statement find_activity = {
 	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry, a.compensate,"
-	" a.start_to_close, a.schedule_to_close, a.heartbeat, a.schedule_to_start, a.queue, a.served_by"
+	" a.start_to_close, a.schedule_to_close, a.heartbeat, a.schedule_to_start, a.queue, a.served_by,"
+	" a.served_by_name::text, a.compensate_attempted"
 	" FROM durable_internal.activity a WHERE a.name = $1 AND a.owner IN ($2, $3)"
 	" ORDER BY a.owner <> $2 LIMIT 1",
 	3, {TEXTOID, OIDOID, OIDOID}, NULL
@@ -86,16 +87,17 @@ static Statement find_activity = {
 
 static Statement store_activity = {
 	"INSERT INTO durable_internal.activity (owner, owner_name, name, function, retry, compensate,"
-	" start_to_close, schedule_to_close, heartbeat, schedule_to_start, queue, served_by)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+	" start_to_close, schedule_to_close, heartbeat, schedule_to_start, queue, served_by, served_by_name, compensate_attempted)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 	" ON CONFLICT (owner, name) DO UPDATE SET owner_name = excluded.owner_name,"
 	" function = excluded.function, retry = excluded.retry, compensate = excluded.compensate,"
 	" start_to_close = excluded.start_to_close, schedule_to_close = excluded.schedule_to_close,"
 	" heartbeat = excluded.heartbeat, schedule_to_start = excluded.schedule_to_start,"
 	" queue = excluded.queue, served_by = excluded.served_by,"
+	" served_by_name = excluded.served_by_name, compensate_attempted = excluded.compensate_attempted,"
 	" registered_at = excluded.registered_at",
-	12, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, INT8OID, INT8OID,
-		INT8OID, INT8OID, TEXTOID, OIDOID
+	14, {OIDOID, NAMEOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, INT8OID, INT8OID,
+		INT8OID, INT8OID, TEXTOID, OIDOID, NAMEOID, BOOLOID
 	}, NULL
 };
 
@@ -284,6 +286,8 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 		row->queue = StatementText(cxt, 0, 11);
 		served_by = StatementColumn(0, 12, &isnull);
 		row->served_by = isnull ? InvalidOid : DatumGetObjectId(served_by);
+		row->served_by_name = StatementText(cxt, 0, 13);
+		row->compensate_attempted = DatumGetBool(StatementColumn(0, 14, &isnull));
 	}
 	StorageLeave(&scope);
 	return row;
@@ -295,17 +299,20 @@ ActivityFind(Oid workflow_owner, Oid run_as, const char *name)
 void
 ActivityStore(const ActivityRow *row)
 {
-	Datum		values[12] = {
+	Datum		values[14] = {
 		ObjectIdGetDatum(row->owner), NameDatum(row->owner_name),
 		TextDatum(row->name), TextDatum(row->function),
 		PointerGetDatum(row->retry), TextDatum(row->compensate),
 		Int64GetDatum(row->start_to_close), Int64GetDatum(row->schedule_to_close),
 		Int64GetDatum(row->heartbeat), Int64GetDatum(row->schedule_to_start),
-		TextDatum(row->queue), ObjectIdGetDatum(row->served_by)
+		TextDatum(row->queue), ObjectIdGetDatum(row->served_by),
+		row->served_by_name ? NameDatum(row->served_by_name) : (Datum) 0,
+		BoolGetDatum(row->compensate_attempted)
 	};
-	bool		nulls[12] = {
-		[3] = row->function == NULL, [10] = row->queue == NULL,
-		[11] = !OidIsValid(row->served_by), [4] = row->retry == NULL, [5] = row->compensate == NULL
+	bool		nulls[14] = {
+		[3] = row->function == NULL, [4] = row->retry == NULL,
+		[5] = row->compensate == NULL, [10] = row->queue == NULL,
+		[11] = !OidIsValid(row->served_by), [12] = row->served_by_name == NULL
 	};
 
 	StatementRun(&store_activity, values, nulls);
