@@ -217,6 +217,7 @@ CREATE TABLE durable_internal.task (
     iid          bigint NOT NULL,
     position     int NOT NULL,
     undo         bool NOT NULL,         -- it is the compensation of that position
+    shielded     bool NOT NULL,         -- a cancel is not its business
     chain        bigint NOT NULL,
     run_as       oid NOT NULL,
     queue        text NOT NULL,

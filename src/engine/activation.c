@@ -193,8 +193,8 @@ apply_data(Command *command, Jsonb *data)
 	if (ChildIs(command))
 		return;
 	command->compensate = JsonGetText(data, "compensate");
-	if (JsonGetText(data, "compensate_attempted") != NULL)
-		command->undo_attempted = JsonGetText(data, "compensate_attempted");
+	if (JsonGetInt(data, "compensate_attempted") != 0)
+		command->undo_attempted = command->compensate;
 	if (heartbeat != NULL)
 	{
 		command->heartbeat = heartbeat;

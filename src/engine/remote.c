@@ -119,7 +119,8 @@ take_results(Activation *a)
  */
 
 /*
- * queued_data: what undoes the step should nobody know what became of it.
+ * queued_data: what undoes the step when it is done, or (attempted) should
+ * nobody know what became of it.  By then the body may not be run any more.
  */
 static Jsonb *
 queued_data(Activation *a, const ActivityEntry *entry, const Command *command)
@@ -127,11 +128,12 @@ queued_data(Activation *a, const ActivityEntry *entry, const Command *command)
 	const char *compensate = StepCompensation(a, command);
 	JsonbParseState *data;
 
-	if (compensate == NULL ||
-		!(command->compensate_attempted || entry->compensate_attempted))
+	if (compensate == NULL)
 		return NULL;
 	JsonObjectBegin(&data);
-	JsonObjectAddText(&data, "compensate_attempted", compensate);
+	JsonObjectAddText(&data, "compensate", compensate);
+	if (command->compensate_attempted || entry->compensate_attempted)
+		JsonObjectAddNumber(&data, "compensate_attempted", 1);
 	return JsonObjectEnd(&data);
 }
 
@@ -152,6 +154,7 @@ enqueue(Activation *a, Command *command, TaskRow *task)
 	*task = (TaskRow) {
 		.iid = a->instance->iid, .position = command->position,
 		.undo = command->kind == COMMAND_UNDO,
+		.shielded = command->shielded || command->kind == COMMAND_UNDO,
 		.chain = a->instance->chain, .run_as = a->instance->run_as,
 		.queue = entry->queue, .served_by = entry->served_by,
 		.served_by_name = entry->served_by_name,
@@ -233,10 +236,11 @@ RemoteAdvance(Activation *a, Command *command, TimestampTz *deadline)
 {
 	TaskRow		task = {0};
 	const char *kind = NULL;
+	int			attempts = command->attempts;
 	bool		found = lock_task(a, &task);
 
 	take_results(a);
-	if (command->state != COMMAND_ISSUED || !StepIsDue(command))
+	if (command->state != COMMAND_ISSUED || command->attempts != attempts)
 		return true;
 	if (!found)
 		enqueue(a, command, &task);

@@ -336,6 +336,7 @@ typedef struct TaskRow
 	int64		iid;
 	int			position;
 	bool		undo;			/* it is the compensation of that position */
+	bool		shielded;		/* a cancel is not its business */
 	int64		chain;
 	Oid			run_as;
 	const char *queue;

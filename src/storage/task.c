@@ -16,10 +16,10 @@
 #include "storage/storage.h"
 
 static Statement insert_task = {
-	"INSERT INTO durable_internal.task (iid, position, undo, chain, run_as, queue, served_by, served_by_name,"
+	"INSERT INTO durable_internal.task (iid, position, undo, shielded, chain, run_as, queue, served_by, served_by_name,"
 	" activity, args, attempt, key, start_to_close, heartbeat_timeout, heartbeat, scheduled_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
-	16, {INT8OID, INT4OID, BOOLOID, INT8OID, OIDOID, TEXTOID, OIDOID, NAMEOID,
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+	17, {INT8OID, INT4OID, BOOLOID, BOOLOID, INT8OID, OIDOID, TEXTOID, OIDOID, NAMEOID,
 		TEXTOID, JSONBOID, INT4OID, TEXTOID, INT8OID, INT8OID, JSONBOID, TIMESTAMPTZOID
 	}, NULL
 };
@@ -91,7 +91,7 @@ static Statement extend_task = {
 	"UPDATE durable_internal.task t SET lease_until = pg_catalog.clock_timestamp() + t.lease,"
 	" alive_at = pg_catalog.clock_timestamp(), heartbeat = coalesce($3, t.heartbeat)" BY_TOKEN
 	" RETURNING EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = t.chain"
-	" AND m.kind IN ('cancel', 'terminate'))",
+	" AND (m.kind = 'terminate' OR m.kind = 'cancel' AND NOT t.shielded))",
 	3, {TEXTOID, OIDOID, JSONBOID}, NULL
 };
 
@@ -108,9 +108,10 @@ static Statement limit_task = {
 void
 TaskInsert(const TaskRow *row)
 {
-	Datum		values[16] = {
+	Datum		values[17] = {
 		Int64GetDatum(row->iid), Int32GetDatum(row->position),
-		BoolGetDatum(row->undo), Int64GetDatum(row->chain),
+		BoolGetDatum(row->undo), BoolGetDatum(row->shielded),
+		Int64GetDatum(row->chain),
 		ObjectIdGetDatum(row->run_as), TextDatum(row->queue),
 		ObjectIdGetDatum(row->served_by), NameDatum(row->served_by_name),
 		TextDatum(row->activity), PointerGetDatum(row->args),
@@ -119,7 +120,7 @@ TaskInsert(const TaskRow *row)
 		Int64GetDatum(row->heartbeat_timeout), PointerGetDatum(row->heartbeat),
 		TimestampTzGetDatum(row->scheduled_at)
 	};
-	bool		nulls[16] = {[14] = row->heartbeat == NULL};
+	bool		nulls[17] = {[15] = row->heartbeat == NULL};
 
 	StatementRun(&insert_task, values, nulls);
 }
