@@ -214,9 +214,9 @@ command_of_message(Activation *a, Jsonb *message)
 }
 
 /*
- * ChildResults: take the messages of children that have ended.
+ * ChildResults: take the messages of children that have ended; how many.
  */
-void
+int
 ChildResults(Activation *a)
 {
 	Jsonb	  **messages;
@@ -238,6 +238,7 @@ ChildResults(Activation *a)
 			row.data = unknown_outcome();
 		ActivationRecord(a, command, &row);
 	}
+	return count;
 }
 
 /*

@@ -16,7 +16,7 @@
 #define MAP_WORKFLOW		INTERNAL_PREFIX "map"
 
 extern void ChildStart(Activation *a, Command *command);
-extern void ChildResults(Activation *a);
+extern int	ChildResults(Activation *a);
 extern bool ChildIs(const Command *command);
 extern bool ChildIsOpen(const Command *command);
 extern void ChildrenCancel(Activation *a);

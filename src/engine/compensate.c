@@ -25,6 +25,7 @@
 #include "engine/remote.h"
 #include "engine/settle.h"
 #include "engine/step.h"
+#include "engine/unblock.h"
 
 PG_FUNCTION_INFO_V1(durable_add_compensation);
 PG_FUNCTION_INFO_V1(durable_discard_compensations);
@@ -494,10 +495,11 @@ CompensateNext(Activation *a)
 	/* nothing may be done beside us after it was undone */
 	if (has_open_sibling(a))
 	{
-		ChildResults(a);
+		TimestampTz wake_at = UnblockNap(a, ChildResults(a));
+
 		if (has_open_sibling(a))
 		{
-			wait_undone(a, list_make1("child:"), 0);
+			wait_undone(a, wake_at ? NIL : list_make1("child:"), wake_at);
 			return false;
 		}
 	}

@@ -16,9 +16,20 @@
 #include "engine/settle.h"
 #include "engine/step.h"
 #include "engine/unblock.h"
+#include "runtime/process.h"
 
 /* Above that many, subtransactions slow down the whole server. */
 #define MAX_INSIDE	60
+
+/*
+ * With more open children than that, a body that waits for them is not woken
+ * for each: it naps for some times as long as a look takes, in microseconds
+ * at least and at most.
+ */
+#define FEW_CHILDREN	32
+#define NAP_FACTOR		10
+#define MIN_NAP			(20 * INT64CONST(1000))
+#define MAX_NAP			(2 * USECS_PER_SEC)
 
 static void
 record(Activation *a, Command *command, const char *event, Jsonb *result)
@@ -237,7 +248,7 @@ unblock_child(Activation *a, Command *command)
 	if (!command->recorded)
 		ChildStart(a, command);
 	else
-		ChildResults(a);
+		(void) ChildResults(a);
 	if (command->state != COMMAND_ISSUED)
 		return true;
 	SettleWait(a, "waiting_for_child", await(NIL, "child", ""), NULL, 0);
@@ -253,6 +264,7 @@ unblock_child(Activation *a, Command *command)
 typedef struct Waits
 {
 	List	   *awaits;
+	void	   *child_messages; /* of these, those of children */
 	TimestampTz wake_at;
 	bool		child;
 	bool		workflow;		/* one that is not only an activity */
@@ -289,7 +301,10 @@ look_at(Activation *a, Command *command, Waits *waits)
 		case COMMAND_CHILD:
 		case COMMAND_SPAWN:
 			if (!waits->child)
+			{
 				waits->awaits = await(waits->awaits, "child", "");
+				waits->child_messages = llast(waits->awaits);
+			}
 			waits->child = true;
 			waits->workflow = waits->workflow || command->kind == COMMAND_CHILD;
 			break;
@@ -328,15 +343,45 @@ find_winner(Activation *a, const Command *await)
 	return winner ? winner->position : 0;
 }
 
+static int
+count_open_children(Activation *a)
+{
+	int			count = 0;
+
+	for (int i = 0; i < a->ncommands; i++)
+		count += ChildIsOpen(a->commands[i]);
+	return count;
+}
+
+/*
+ * UnblockNap: some children have ended (taken), but not all that are waited for.
+ * To be woken for each of very many would cost the square of their number,
+ * since every look begins with the whole history: when it is worth to look
+ * again, not being woken by children until then; 0: be woken by the next one.
+ *
+ * Drivers by SQL look only when there is nothing else to do.
+ */
+TimestampTz
+UnblockNap(Activation *a, int taken)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		cost = Max(now - a->began_at, MIN_NAP / NAP_FACTOR);
+
+	if (!IsDurableWorker || taken == 0 || count_open_children(a) <= FEW_CHILDREN)
+		return 0;
+	return now + Min(cost * NAP_FACTOR, MAX_NAP);
+}
+
 static bool
 unblock_await(Activation *a, Command *command)
 {
 	Waits		waits = {.wake_at = command->wake_at};
 	int			winner;
 	int			open = 0;
+	int			taken = 0;
 
 	if (has_child(a, command))
-		ChildResults(a);
+		taken = ChildResults(a);
 	winner = find_winner(a, command);
 	for (int i = 0; i < command->nhandles; i++)
 	{
@@ -368,6 +413,11 @@ unblock_await(Activation *a, Command *command)
 	}
 	if (!command->recorded)
 		record(a, command, "AwaitStarted", NULL);
+	if (!command->any && UnblockNap(a, taken) != 0)
+	{
+		waits.awaits = list_delete_ptr(waits.awaits, waits.child_messages);
+		waits.wake_at = earlier(waits.wake_at, UnblockNap(a, taken));
+	}
 	SettleWait(a, waits.workflow ? "waiting_for_child" :
 			   waits.child ? "waiting_for_activity" :
 			   waits.message ? "waiting_for_event" : "waiting_for_timer",

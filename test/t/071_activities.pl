@@ -2,7 +2,8 @@
 # server is stopped, in the middle of an attempt, of a backoff, of a
 # compensation and of a fan-out. All ends as it should, the effect of each step
 # is there once, and nothing is undone twice or not at all (D6, D11, D17, F4,
-# F5, F7, F8). Timeouts interrupt what they are for and nothing else (D9, D10);
+# F5, F7, F8). Details of heartbeats outlive a worker (D12), clients the server
+# (D15, D18), and a client's silence is noticed (D9, F1). Timeouts interrupt what they are for and nothing else (D9, D10);
 # progress is seen at once; spawned activities overlap (D17).
 use strict;
 use warnings;
@@ -348,6 +349,138 @@ SELECT durable_start('overlaps', id => 'overlaps');
 SQL
 wait_for("SELECT durable_status('overlaps') = 'completed'", 'overlaps');
 is(sql('SELECT count(*) FROM span a JOIN span b ON a.what < b.what AND a.during && b.during'), '3', 'three activities overlap');
+
+# The details of a heartbeat outlive the worker that is told to leave (D12),
+# and the server that is stopped; of a compensation, too.
+sql(<<'SQL');
+CREATE FUNCTION counts() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+	known jsonb := durable_heartbeat_details();
+BEGIN
+	IF known IS NULL THEN
+		PERFORM durable_heartbeat('{"row": 1}');
+		PERFORM durable_heartbeat('{"row": 4711}');
+		PERFORM wait_at_gate();
+	END IF;
+	RETURN jsonb_build_object('attempt', durable_attempt(), 'from', known);
+END $$;
+CREATE FUNCTION undo_counts(step jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT counts()';
+CREATE FUNCTION beats() RETURNS jsonb LANGUAGE plpgsql AS $$BEGIN RETURN durable_call('counts'); END$$;
+CREATE PROCEDURE beats_in_place() LANGUAGE plpgsql AS $$BEGIN CALL durable_step('counts'); END$$;
+CREATE FUNCTION undoes_beats() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_call('note', '["x"]', compensate => 'undo_counts');
+	PERFORM durable_call('fails');
+END $$;
+SELECT durable_register(w) FROM unnest('{beats,beats_in_place,undoes_beats}'::text[]) w;
+SQL
+for my $fault ('SIGTERM', 'fast stop')
+{
+	for my $workflow ('beats', 'beats_in_place', 'undoes_beats')
+	{
+		my $id = "$workflow $fault";
+		my $step = $workflow eq 'undoes_beats' ? 'undo note:1' : 'counts:1';
+		close_gate();
+		sql("SELECT durable_start('$workflow', id => '$id')");
+		$faults{$fault}->(pid_at($step));
+		wait_for("SELECT ended_at IS NOT NULL FROM durable.instances WHERE id = '$id'", $id);
+		open_gate();
+		is(sql("SELECT result FROM durable.steps WHERE id = '$id' AND step_id = '$step'"), '{"from": {"row": 4711}, "attempt": 1}', "$id: the details are known");
+		is(sql("SELECT string_agg(event || ' ' || coalesce(data::text, ''), ', ' ORDER BY seq) FROM durable.events WHERE id = '$id' AND event ~ 'Interrupted'"),
+			($workflow eq 'undoes_beats' ? 'Compensation' : 'Activity') . 'Interrupted {"heartbeat": {"row": 4711}}', "$id: and recorded");
+		is(sql("SELECT attempts FROM durable.steps WHERE id = '$id' AND step_id = '$step'"), '1', "$id: that is no failed attempt");
+	}
+}
+# a crash loses them, and nothing else
+close_gate();
+sql("SELECT durable_start('beats', id => 'beats crash')");
+$faults{SIGKILL}->(pid_at('counts:1'));
+open_gate();
+wait_for("SELECT durable_status('beats crash') = 'completed'", 'beats crash');
+is(sql("SELECT durable_result('beats crash')"), '{"from": null, "attempt": 1}', 'a crash: it begins anew');
+
+# Remote: the server is killed or stopped while a client has a step, or its
+# compensation; the client's word counts, once (D11, D15, D18, F4, F5).
+sql(<<'SQL');
+SELECT durable_register_activity('send', queue => 'mail', start_to_close => '10 min'), durable_register_activity('unsend', queue => 'mail');
+CREATE FUNCTION sends() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_call('note', '{"what": "a"}', compensate => 'undo_note');
+	PERFORM durable_call('send', '["b"]', compensate => 'unsend');
+	PERFORM durable_call('note', '{"what": "c"}', compensate => 'undo_note');
+	PERFORM durable_call('fails');
+END $$;
+SELECT durable_register('sends');
+CREATE TABLE client (token text, activity text, args jsonb, attempt int);
+SQL
+sub take_task
+{
+	wait_for("SELECT count(*) = 1 FROM durable.tasks WHERE started_at IS NULL", 'a task');
+	sql("TRUNCATE client; INSERT INTO client SELECT token, activity, args, attempt FROM durable_task_poll('mail')");
+	return sql('SELECT activity, args, attempt FROM client');
+}
+for my $fault ('SIGKILL', 'immediate stop', 'fast stop')
+{
+	my $id = "sends $fault";
+	sql("SELECT durable_start('sends', id => '$id')");
+	is(take_task(), 'send|["b"]|1', "$id: a client has the step");
+	$faults{$fault}->(any_worker());
+	is(sql("SELECT durable_task_heartbeat(token) FROM client"), 'f', "$id: it still has it");
+	sql(q{SELECT durable_task_complete(token, '"sent"') FROM client});
+	is(take_task(), 'unsend|{"args": ["b"], "result": "sent"}|1', "$id: a client has the compensation");
+	is(sql("SELECT status FROM durable.instances WHERE id = '$id'"), 'compensating', "$id: it is compensating");
+	$faults{$fault}->(any_worker());
+	is(sql("SELECT count(*) FROM durable_task_poll('mail')"), '0', "$id: nobody else gets it");
+	sql(q{SELECT durable_task_complete(token) FROM client});
+	wait_for("SELECT ended_at IS NOT NULL FROM durable.instances WHERE id = '$id'", $id);
+	is(sql("SELECT status, compensation FROM durable.instances WHERE id = '$id'"), 'failed|completed', "$id: how it ends");
+	is(sql("SELECT effects('$id')"), 'a,c,undo c,undo a', "$id: each effect once");
+	is(sql("SELECT string_agg(step_id || ' ' || state, ', ' ORDER BY position, kind) FROM durable.steps WHERE id = '$id' AND name IN ('send', 'unsend')"),
+		'send:1 completed, undo send:1 completed', "$id: what durable.steps says");
+	sql('TRUNCATE effect');
+}
+
+# Timers of remote attempts in the background: the heartbeat that does not come
+# (D9), and an attempt of unknown outcome that is undone on request (F1).
+sql(<<'SQL');
+SELECT durable_register_activity('silent', queue => 'mail', heartbeat => '300 ms', retry => durable_retry_policy(max_attempts => 2, initial => '1 ms'),
+	compensate => 'undo_silent', compensate_attempted => true);
+CREATE FUNCTION undo_silent(step jsonb) RETURNS void LANGUAGE sql
+AS $$INSERT INTO effect VALUES (durable_instance_id(), 'undo ' || step::text)$$;
+CREATE FUNCTION silences() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM durable_call('silent', '["s"]'); END$$;
+SELECT durable_register('silences');
+SELECT durable_start('silences', id => 'silences');
+SQL
+is(take_task(), 'silent|["s"]|1', 'a client has it');
+# longer than the heartbeat, but it is heard of
+for (1 .. 8)
+{
+	select undef, undef, undef, 0.1;
+	sql('SELECT durable_task_heartbeat(token) FROM client');
+}
+is(sql("SELECT state, attempts FROM durable.steps WHERE id = 'silences'"), 'queued|0', 'who is heard of is left alone');
+is(take_task(), 'silent|["s"]|2', 'who is not, loses the attempt');
+wait_for("SELECT ended_at IS NOT NULL FROM durable.instances WHERE id = 'silences'", 'silences');
+is(sql("SELECT status, error ->> 'sqlstate', error ->> 'detail', compensation FROM durable.instances WHERE id = 'silences'"),
+	'failed|WF003|It took longer than its heartbeat timeout.|completed', 'twice is enough for the policy');
+is(sql("SELECT effects('silences')"), 'undo {"args": ["s"], "result": null}', 'and what may have been done is undone');
+
+# A worker does not wait for a client that does not commit; what that did is
+# not lost.
+sql("SELECT durable_start('sends', id => 'open')");
+take_task();
+my $client = $node->background_psql('postgres');
+$client->query_safe(q{BEGIN; SELECT durable_task_complete(token, '"sent"') FROM client});
+sql("SELECT durable_cancel('open')");
+wait_for("SELECT count(*) = 1 FROM durable.timers WHERE id = 'open' AND wake_at < now() + interval '10 s'", 'a later look');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'durable worker' AND wait_event_type = 'Lock'"), '0', 'no worker waits for the client');
+is(sql("SELECT status FROM durable.instances WHERE id = 'open'") =~ /^(waiting_for_activity|running|pending)$/ ? 'open' : '', 'open', 'it is not cancelled yet');
+$client->query_safe('COMMIT');
+$client->quit;
+is(take_task(), 'unsend|{"args": ["b"], "result": "sent"}|1', 'what the client did is known, and undone');
+sql(q{SELECT durable_task_complete(token) FROM client});
+wait_for("SELECT ended_at IS NOT NULL FROM durable.instances WHERE id = 'open'", 'open');
+is(sql("SELECT status, compensation FROM durable.instances WHERE id = 'open'"), 'cancelled|completed', 'then the cancel has its way');
 
 $node->stop;
 done_testing();
