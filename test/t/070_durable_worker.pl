@@ -38,6 +38,13 @@ append_to_file($script, <<'SH');
 #!/bin/sh
 read -r args
 case $args in
+*kills*) # once: its work is done, but nobody tells the server
+	trap '' TERM
+	echo "$DURABLE_IDEMPOTENCY_KEY" >>"$1/done"
+	if [ ! -e "$1/killed" ]; then : >"$1/killed"; kill -KILL $PPID; fi
+	echo '"done"' ;;
+*marked*) echo "$DURABLE_IDEMPOTENCY_KEY" >>"$1/marked"; echo "$args" ;;
+*lingers*) sleep 2; echo "$DURABLE_ATTEMPT" ;;
 *slow*) echo $$ >>"$1/running"; sleep 60; echo '"woke up"' ;;
 *fails*) echo 'no such address' >&2; exit 1 ;;
 *never*) echo 'not this one' >&2; exit 100 ;;
@@ -95,6 +102,60 @@ is(sql(q{SELECT attempt FROM durable.tasks}), '1', 'as the same attempt');
 sql(q{SELECT durable_cancel('slow')});
 becomes(q{SELECT durable_status('slow') = 'cancelled'}, 'a cancel ends the workflow');
 becomes(q{SELECT count(*) = 0 FROM durable.tasks}, 'and withdraws the task');
+
+# the time that the activity may be silent is shorter than a third of the lease
+sql(q{SELECT durable_register_activity('quiet', queue => 'mail', heartbeat => '900 ms');
+CREATE FUNCTION quiets(args jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call('quiet', args); END $$;
+SELECT durable_register('quiets'), durable_start('quiets', '"lingers"', id => 'lingers')});
+becomes(q{SELECT durable_status('lingers') = 'completed'}, 'an activity with a heartbeat (D9)');
+is(sql(q{SELECT durable_result('lingers')}), '1', 'is not given up: durable-worker goes by its time');
+
+# Killed in other moments (D11, D15): before it has taken a task
+sub lines { return -e "$dir/$_[0]" ? slurp_file("$dir/$_[0]") : ''; }
+sub kill_worker
+{
+	my ($worker) = @_;
+	kill 'KILL', $worker->{pid};
+	eval { $worker->{handle}->finish };
+	return;
+}
+kill_worker($two);
+my $three = start_worker('three', '--lease', '2');
+becomes(q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%durable_task_wait%' AND state = 'active' AND pid <> pg_backend_pid()}, 'one waits for a task');
+kill_worker($three);
+sql(q{SELECT durable_start('mails', '"marked early"', id => 'marked early')});
+my $four = start_worker('four', '--lease', '2');
+becomes(q{SELECT durable_status('marked early') = 'completed'}, 'killed before it has taken a task: another one does it');
+is(lines('marked'), "marked early/1/1\n", 'once');
+
+# between the end of the command's work and the completion: it is done again,
+# with the same key, by which the command could know that
+sql(q{SELECT durable_start('mails', '"kills"', id => 'kills')});
+eval { $four->{handle}->finish };
+ok(-e "$dir/killed", 'the worker is killed by the command');
+is(sql(q{SELECT state FROM durable.steps WHERE id = 'kills'}), 'queued', 'nobody knows that it is done');
+my $five = start_worker('five', '--lease', '2');
+becomes(q{SELECT durable_status('kills') = 'completed'}, 'killed before the completion: handed out again');
+is(lines('done'), "kills/1/1\nkills/1/1\n", 'with the same key');
+is(sql(q{SELECT attempts FROM durable.steps WHERE id = 'kills'}), '1', 'as the same attempt');
+
+# after the completion: the result counts, and nothing is done again
+sql(q{SELECT durable_start('mails', '"marked late"', id => 'marked late')});
+becomes(q{SELECT durable_status('marked late') = 'completed'}, 'a task is completed');
+kill_worker($five);
+$two = start_worker('six', '--concurrency', '2', '--lease', '2');
+sql(q{SELECT durable_start('mails', '"marked after"', id => 'marked after')});
+becomes(q{SELECT durable_status('marked after') = 'completed'}, 'killed after the completion: the next one goes on');
+is(lines('marked'), "marked early/1/1\nmarked late/1/1\nmarked after/1/1\n", 'and nothing is done twice');
+
+# two serve one queue, one is killed in the middle of many tasks
+my $seven = start_worker('seven', '--concurrency', '4', '--lease', '2');
+sql(q{SELECT durable_start('mails', to_jsonb('marked ' || g), id => 'many ' || g) FROM generate_series(1, 200) g});
+becomes(q{SELECT count(*) > 20 FROM durable.instances WHERE id LIKE 'many %' AND status = 'completed'}, 'two serve one queue');
+kill_worker($seven);
+becomes(q{SELECT count(*) = 200 FROM durable.instances WHERE id LIKE 'many %' AND status = 'completed'}, 'one is killed, and all tasks are done');
+is(sql(q{SELECT count(*) FROM durable.steps WHERE id LIKE 'many %' AND attempts <> 1 OR id LIKE 'many %' AND result <> to_jsonb('marked ' || substr(id, 6))}), '0', 'each with its own result, in one attempt');
+is(sql('SELECT count(*) FROM durable_internal.task') . sql('SELECT count(*) FROM durable_internal.inbox'), '00', 'and nothing is left');
 
 # it reconnects
 $node->restart;
