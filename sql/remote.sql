@@ -118,6 +118,12 @@ SELECT durable_terminate('saga');
 SELECT durable_register_activity('send', queue => 'mail', served_by => 'remote_clerk');
 SELECT durable_start('sends', '["h"]', id => 'h');
 CALL durable_work();
+-- an OID that is not the role it was, as in another cluster, is nobody's
+UPDATE durable_internal.task SET served_by_name = 'remote_once';
+SET ROLE remote_clerk;
+SELECT count(*) FROM durable_task_poll('mail');
+RESET ROLE;
+UPDATE durable_internal.task SET served_by_name = 'remote_clerk';
 SET ROLE remote_other;
 SELECT count(*) FROM durable_task_poll('mail');
 SELECT count(*) FROM durable.tasks;
@@ -132,6 +138,18 @@ SELECT durable_task_complete(token, '"by the clerk"') FROM mine;
 RESET ROLE;
 CALL durable_work();
 SELECT durable_result('h');
+
+-- several at once: the oldest first, each with a token of its own
+SELECT durable_register_activity('send', queue => 'mail');
+SELECT count(durable_start('sends', to_jsonb('n' || n), id => 'n' || n)) FROM generate_series(1, 5) n;
+CALL durable_work();
+CREATE TEMP TABLE several AS SELECT * FROM durable_task_poll('mail', 'me', 3);
+SELECT args FROM several;
+SELECT count(DISTINCT token) AS tokens FROM several;
+SELECT durable_task_complete(token, args) FROM several;
+SELECT count(*) AS rest FROM durable_task_poll('mail', 'me', 1000);
+CALL durable_work();
+SELECT id, status, result FROM durable.instances WHERE id ~ '^n[1-5]$' ORDER BY id;
 
 -- bad arguments
 SELECT * FROM durable_task_poll(NULL);

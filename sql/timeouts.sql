@@ -207,3 +207,57 @@ SELECT durable_register('shows_nothing');
 SELECT durable_start('shows_nothing', id => 'no progress');
 CALL durable_work();
 SELECT status, told(error) FROM durable.instances WHERE id = 'no progress';
+
+-- D12: details that were read are the reader's, whatever is said after it; many cost no memory
+CREATE FUNCTION replaces() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    pair jsonb;
+BEGIN
+    PERFORM durable_heartbeat('"first"');
+    SELECT jsonb_build_array(d, durable_heartbeat_details()) INTO pair
+      FROM durable_heartbeat_details() d, LATERAL (SELECT durable_heartbeat('"second"') WHERE d IS NOT NULL) x;
+    FOR i IN 1..20000 LOOP
+        PERFORM durable_heartbeat(jsonb_build_object('padding', repeat('x', 1000)));
+    END LOOP;
+    RETURN pair || to_jsonb((SELECT sum(total_bytes) < 10000000 FROM pg_backend_memory_contexts WHERE name = 'durable history'));
+END $$;
+CREATE FUNCTION calls_replaces() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call('replaces'); END $$;
+SELECT durable_register('calls_replaces');
+SELECT durable_start('calls_replaces', id => 'replaces');
+CALL durable_work();
+SELECT durable_result('replaces');
+
+-- steps of a procedure have the same: retries, every timeout, details, and errors that can be caught
+CREATE TABLE log (n serial, what text);
+CREATE FUNCTION flawed(what text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF durable_attempt() < 3 THEN
+        RAISE EXCEPTION 'attempt %', durable_attempt();
+    END IF;
+    INSERT INTO log (what) VALUES (what);
+    RETURN what || ' at attempt ' || durable_attempt();
+END $$;
+CREATE PROCEDURE in_place() LANGUAGE plpgsql AS $$
+DECLARE
+    got jsonb;
+    told text;
+BEGIN
+    CALL durable_step('flawed', '["a"]', got, retry => '{"initial": 0}');
+    told := got ->> 0;
+    CALL durable_step('hangs_once', '{}', got, retry => '{"initial": 0}');
+    CALL durable_step('beats', '[3]', got);
+    told := concat_ws(', ', told, got);
+    BEGIN
+        CALL durable_step('hangs', timeout => '50 ms', retry => '{"max_attempts": 2, "initial": 0}');
+    EXCEPTION WHEN SQLSTATE 'WF003' THEN
+        told := told || ', ' || SQLERRM;
+    END;
+    CALL durable_step('note', to_jsonb(told));
+    CALL durable_step('hangs', schedule_to_close => '50 ms', retry => '{"initial": 0}');
+END $$;
+SELECT durable_register('in_place');
+SELECT durable_start('in_place', id => 'in place');
+CALL durable_work();
+SELECT status, told(error) FROM durable.instances WHERE id = 'in place';
+SELECT position, step_id, state, attempts, result, told(error) FROM durable.steps WHERE id = 'in place' ORDER BY position;
+SELECT count(*) AS once FROM log;

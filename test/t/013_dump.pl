@@ -181,10 +181,14 @@ BEGIN;
 UPDATE durable_internal.instance SET run_as = (SELECT oid FROM pg_roles WHERE rolname = run_as_name);
 UPDATE durable_internal.ready q SET run_as = i.run_as FROM durable_internal.instance i WHERE i.iid = q.iid;
 UPDATE durable_internal.timer q SET run_as = i.run_as FROM durable_internal.instance i WHERE i.iid = q.iid;
+UPDATE durable_internal.subscription q SET run_as = i.run_as FROM durable_internal.instance i WHERE i.iid = q.chain;
 UPDATE durable_internal.workflow SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
 UPDATE durable_internal.workflow_version SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
 UPDATE durable_internal.workflow_handler SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
-UPDATE durable_internal.activity SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name);
+UPDATE durable_internal.activity SET owner = (SELECT oid FROM pg_roles WHERE rolname = owner_name),
+       served_by = (SELECT oid FROM pg_roles WHERE rolname = served_by_name);
+UPDATE durable_internal.task SET run_as = (SELECT i.run_as FROM durable_internal.instance i WHERE i.iid = task.iid),
+       served_by = (SELECT oid FROM pg_roles WHERE rolname = served_by_name);
 COMMIT;
 SQL
 check_restored($other, 'other cluster');
