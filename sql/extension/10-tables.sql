@@ -123,7 +123,7 @@ CREATE TABLE durable_internal.instance (
     UNIQUE (id, run)
 ) WITH (fillfactor = 70);
 CREATE INDEX instance_workflow ON durable_internal.instance (workflow, created_at);
-CREATE INDEX instance_chain ON durable_internal.instance (chain) WHERE chain <> iid;
+CREATE INDEX instance_chain ON durable_internal.instance (chain, run) WHERE chain <> iid;
 CREATE INDEX instance_parent ON durable_internal.instance (parent) WHERE parent IS NOT NULL;
 CREATE INDEX instance_tags ON durable_internal.instance USING gin (tags) WHERE tags <> '{}';
 

@@ -63,9 +63,14 @@ static Statement take_all = {
 	2, {INT8OID, TEXTOID}, NULL
 };
 
+/* The oldest of each name by the index: there may be many more than asked for. */
 static Statement list_some = {
-	"SELECT m.mid, m.kind, m.name, m.payload FROM durable_internal.inbox m"
-	" WHERE m.chain = $1 AND (m.kind = 'update' OR m.kind = 'signal' AND m.name = ANY ($2))"
+	"SELECT m.mid, m.kind, m.name, m.payload FROM"
+	" (SELECT s.* FROM pg_catalog.unnest($2) AS n (name) CROSS JOIN LATERAL"
+	" (SELECT m.mid, m.kind, m.name, m.payload FROM durable_internal.inbox m"
+	" WHERE m.chain = $1 AND m.kind = 'signal' AND m.name = n.name ORDER BY m.mid LIMIT $3) s"
+	" UNION ALL SELECT m.mid, m.kind, m.name, m.payload FROM durable_internal.inbox m"
+	" WHERE m.chain = $1 AND m.kind = 'update') m"
 	" ORDER BY m.mid LIMIT $3",
 	3, {INT8OID, TEXTARRAYOID, INT4OID}, NULL
 };
@@ -76,8 +81,9 @@ static Statement delete_some = {
 };
 
 static Statement find_control = {
-	"SELECT m.kind, m.payload FROM durable_internal.inbox m"
-	" WHERE m.chain = $1 AND m.kind IN ('terminate', 'cancel') ORDER BY m.kind DESC, m.mid LIMIT 1",
+	"SELECT m.kind, m.payload FROM pg_catalog.unnest('{terminate,cancel}'::text[]) AS k (kind)"
+	" CROSS JOIN LATERAL (SELECT m.kind, m.payload, m.mid FROM durable_internal.inbox m"
+	" WHERE m.chain = $1 AND m.kind = k.kind OFFSET 0) m ORDER BY m.kind DESC, m.mid LIMIT 1",
 	1, {INT8OID}, NULL
 };
 
@@ -116,12 +122,16 @@ static Statement close_children = {
 	1, {INT8OID}, NULL
 };
 
-static Statement find_orphans = {
-	"SELECT DISTINCT ON (m.chain) i.iid FROM durable_internal.inbox m"
-	" JOIN durable_internal.instance i ON i.iid = m.chain OR (i.chain = m.chain AND i.chain <> i.iid)"
-	" WHERE i.end_seq IS NOT NULL AND NOT EXISTS (SELECT 1 FROM durable_internal.instance n"
-	" WHERE n.id = i.id AND n.chain = i.chain AND n.run > i.run)"
-	" AND ($1 IS NULL OR m.chain = ANY ($1))",
+static Statement orphans_of_all = {
+	"SELECT i.iid FROM (SELECT DISTINCT m.chain FROM durable_internal.inbox m) c"
+	LAST_RUN_OF("c.chain") " WHERE i.end_seq IS NOT NULL ORDER BY i.iid",
+	0, {0}, NULL
+};
+
+static Statement orphans_among = {
+	"SELECT DISTINCT i.iid FROM pg_catalog.unnest($1) AS c (chain)" LAST_RUN_OF("c.chain")
+	" WHERE i.end_seq IS NOT NULL AND EXISTS"
+	" (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = c.chain OFFSET 0) ORDER BY i.iid",
 	1, {INT8ARRAYOID}, NULL
 };
 
@@ -306,12 +316,12 @@ InboxOrphans(const int64 *chains, int count, int64 **iids)
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
 	Datum		values[1] = {chains ? NumberArray(chains, count) : (Datum) 0};
-	bool		nulls[1] = {chains == NULL};
 	int			found;
 	bool		isnull;
 
 	StorageEnter(&scope);
-	found = (int) StatementExecute(&find_orphans, values, nulls);
+	found = (int) StatementExecute(chains ? &orphans_among : &orphans_of_all,
+								   values, NULL);
 	*iids = MemoryContextAlloc(cxt, sizeof(int64) * Max(found, 1));
 	for (int i = 0; i < found; i++)
 		(*iids)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));

@@ -41,6 +41,7 @@ static Statement insert_instance = {
 	}, NULL
 };
 
+/* OFFSET 0: asked of one inbox by the index, never of all by a hash. */
 #define SELECT_INSTANCE \
 	"SELECT i.iid, i.id, i.run, i.chain, i.workflow, i.version," \
 	" CASE WHEN i.end_seq IS NOT NULL THEN i.status" \
@@ -53,12 +54,12 @@ static Statement insert_instance = {
 	" CASE WHEN w.name IS NOT NULL THEN v.function END, v.whole, w.sandbox, v.owner, w.activity_retry," \
 	" r.lease, t.wake_at, i.suspect," \
 	" i.xmin, i.parent, i.parent_chain, i.parent_position, i.deadline," \
-	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
-	" AND m.kind IN ('cancel', 'terminate'))," \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'cancel' OFFSET 0)" \
+	" OR EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'terminate' OFFSET 0)," \
 	" w.paused OR EXISTS (SELECT 1 FROM durable_internal.control)," \
-	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update')," \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update' OFFSET 0)," \
 	" coalesce(w.hold_on_undo_failure, false), i.definition, v.hash, w.version, w.on_change," \
-	" EXISTS (SELECT 1 FROM durable_internal.pin_use u WHERE u.iid = i.iid)" \
+	" EXISTS (SELECT 1 FROM durable_internal.pin_use u WHERE u.iid = i.iid OFFSET 0)" \
 	" FROM durable_internal.instance i" \
 	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
 	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \

@@ -147,13 +147,31 @@ static Statement fire_due = {
 	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)" \
 	" AND NOT EXISTS (SELECT 1 FROM durable_internal.parked p WHERE p.iid = i.iid)"
 
-/* Does message m wake instance i?  Requests always do. */
-#define WAKES \
-	" (m.kind IN ('cancel', 'terminate') OR m.kind = 'update' AND i.started_at IS NOT NULL" \
-	" OR (m.kind || ':' || m.name) = ANY (i.awaits) AND (m.kind <> 'event'" \
-	" OR i.awaits_filter IS NULL OR m.payload -> 'data' @> i.awaits_filter)) AND" CAN_WAKE
+/*
+ * Is there a message that wakes instance i?  Requests always do.
+ *
+ * Each kind is looked up in the index by itself: an inbox may hold any number
+ * of messages that nobody waits for, and this is asked for every one that
+ * comes.  OFFSET 0 keeps the planner from making a hash of the whole inbox.
+ */
+#define HAS_OF_KIND(kind) \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m" \
+	" WHERE m.chain = i.chain AND m.kind = '" kind "' OFFSET 0)"
 
-/* The same for an event that instance i competes for by subscription s. */
+#define HAS_AWAITED \
+	" EXISTS (SELECT 1 FROM pg_catalog.unnest(i.awaits) AS w (what)" \
+	" JOIN durable_internal.inbox m ON m.chain = i.chain" \
+	" AND m.kind = pg_catalog.split_part(w.what, ':', 1)" \
+	" AND m.name = pg_catalog.substr(w.what, pg_catalog.strpos(w.what, ':') + 1)" \
+	" WHERE m.kind <> 'event' OR i.awaits_filter IS NULL" \
+	" OR m.payload -> 'data' @> i.awaits_filter OFFSET 0)"
+
+#define WAKES \
+	" (" HAS_OF_KIND("cancel") " OR" HAS_OF_KIND("terminate") \
+	" OR i.started_at IS NOT NULL AND" HAS_OF_KIND("update") \
+	" OR" HAS_AWAITED ") AND" CAN_WAKE
+
+/* The same for an event m that instance i competes for by subscription s. */
 #define WAKES_COMPETING \
 	" m.chain = 0 AND m.kind = 'event' AND s.mode = 'competing'" \
 	" AND ('event:' || m.name) = ANY (i.awaits)" \
@@ -161,40 +179,55 @@ static Statement fire_due = {
 	" AND (s.filter IS NULL OR m.payload -> 'event' -> 'data' @> s.filter)" \
 	" AND (i.awaits_filter IS NULL OR m.payload -> 'event' -> 'data' @> i.awaits_filter) AND" CAN_WAKE
 
-#define OF_CHAIN(chain) \
-	" (i.iid = " chain " OR i.chain = " chain " AND i.chain <> i.iid)"
-
 static Statement messages_for = {
-	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
-	" JOIN durable_internal.instance i ON" OF_CHAIN("m.chain")
+	"SELECT i.iid FROM (SELECT DISTINCT m.chain FROM durable_internal.inbox m) c"
+	LAST_RUN_OF("c.chain")
 	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAKES " ORDER BY i.iid",
 	1, {OIDOID}, NULL
 };
 
 static Statement messages_among = {
-	"SELECT DISTINCT i.iid FROM pg_catalog.unnest($1) AS chain (n)"
-	" JOIN durable_internal.instance i ON" OF_CHAIN("chain.n")
-	" JOIN durable_internal.inbox m ON m.chain = i.chain WHERE" WAKES " ORDER BY i.iid",
+	"SELECT DISTINCT i.iid FROM pg_catalog.unnest($1) AS c (chain)"
+	LAST_RUN_OF("c.chain") " WHERE" WAKES " ORDER BY i.iid",
 	1, {INT8ARRAYOID}, NULL
 };
 
 static Statement messages_competing = {
 	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
 	" JOIN durable_internal.subscription s ON s.type = m.name"
-	" JOIN durable_internal.instance i ON" OF_CHAIN("s.chain")
+	LAST_RUN_OF("s.chain")
 	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAKES_COMPETING " ORDER BY i.iid",
 	1, {OIDOID}, NULL
 };
 
 /* The same for one instance. */
 static Statement has_message = {
-	"SELECT 1 FROM durable_internal.instance i JOIN durable_internal.inbox m ON m.chain = i.chain"
-	" WHERE i.iid = $1 AND" WAKES
+	"SELECT 1 FROM durable_internal.instance i WHERE i.iid = $1 AND" WAKES
 	" UNION ALL SELECT 1 FROM durable_internal.instance i"
 	" JOIN durable_internal.subscription s ON s.chain = i.chain"
 	" JOIN durable_internal.inbox m ON m.name = s.type"
 	" WHERE i.iid = $1 AND" WAKES_COMPETING " LIMIT 1",
 	1, {INT8OID}, NULL
+};
+
+/*
+ * What a message means for its instance: is it to be woken, and if not, is
+ * there something that only the scheduler can see to?
+ */
+static Statement look_at_message = {
+	"SELECT i.iid, i.run_as = $2 AND NOT i.suspect AND" WAKES ","
+	" i.run_as <> $2 OR i.suspect OR i.end_seq IS NOT NULL"
+	" FROM (SELECT $1 AS chain) c" LAST_RUN_OF("c.chain"),
+	2, {INT8OID, OIDOID}, NULL
+};
+
+static Statement claim_waiting = {
+	"INSERT INTO durable_internal.ready (iid, run_as, priority, lease, leased_at)"
+	" SELECT i.iid, i.run_as, i.priority, $2, pg_catalog.clock_timestamp()"
+	" FROM durable_internal.instance i"
+	" WHERE i.iid = $1 AND NOT i.suspect AND i.suspended IS NULL AND i.end_seq IS NULL"
+	" ON CONFLICT (iid) DO NOTHING",
+	2, {INT8OID, INT8OID}, NULL
 };
 
 static Statement next_timer = {
@@ -533,7 +566,44 @@ MessagesCompeting(Oid run_as, int64 **iids)
 }
 
 /*
- * MessagesHas: the same for one instance.
+ * MessageLook: what the messages of a chain mean for its instance, if that is
+ * of the role.
+ */
+MessageMeans
+MessageLook(int64 chain, Oid run_as, int64 *iid)
+{
+	StorageScope scope;
+	Datum		values[2] = {Int64GetDatum(chain), ObjectIdGetDatum(run_as)};
+	MessageMeans means = MESSAGE_MEANS_NOTHING;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&look_at_message, values, NULL) > 0)
+	{
+		*iid = DatumGetInt64(StatementColumn(0, 1, &isnull));
+		if (DatumGetBool(StatementColumn(0, 2, &isnull)))
+			means = MESSAGE_WAKES;
+		else if (DatumGetBool(StatementColumn(0, 3, &isnull)))
+			means = MESSAGE_FOR_SCHEDULER;
+	}
+	StorageLeave(&scope);
+	return means;
+}
+
+/*
+ * ReadyClaimWaiting: take an instance that waits; false if somebody has made
+ * it ready, or it cannot run.
+ */
+bool
+ReadyClaimWaiting(int64 iid, int64 lease)
+{
+	Datum		values[2] = {Int64GetDatum(iid), Int64GetDatum(lease)};
+
+	return StatementRun(&claim_waiting, values, NULL) == 1;
+}
+
+/*
+ * MessagesHas: is there one for this instance?
  */
 bool
 MessagesHas(int64 iid)

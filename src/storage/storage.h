@@ -133,6 +133,15 @@ extern void PinDrop(const char *pin);
 
 /* ---- instance.c ---- */
 
+/*
+ * SQL: join the last run i of a chain of runs.  Always by the index, however
+ * many runs have ended: OFFSET 0 keeps the planner from reading them all.
+ */
+#define LAST_RUN_OF(chain_of) \
+	" CROSS JOIN LATERAL (SELECT l.* FROM durable_internal.instance l WHERE l.iid = coalesce(" \
+	"(SELECT n.iid FROM durable_internal.instance n WHERE n.chain = " chain_of \
+	" AND n.chain <> n.iid ORDER BY n.run DESC LIMIT 1), " chain_of ") OFFSET 0) i"
+
 typedef struct InstanceRow
 {
 	int64		iid;
@@ -235,6 +244,16 @@ extern int	MessagesFor(Oid run_as, int64 **iids);
 extern int	MessagesAmong(const int64 *chains, int count, int64 **iids);
 extern int	MessagesCompeting(Oid run_as, int64 **iids);
 extern bool MessagesHas(int64 iid);
+
+typedef enum MessageMeans
+{
+	MESSAGE_MEANS_NOTHING,		/* for now: it is left for later */
+	MESSAGE_WAKES,
+	MESSAGE_FOR_SCHEDULER
+} MessageMeans;
+
+extern MessageMeans MessageLook(int64 chain, Oid run_as, int64 *iid);
+extern bool ReadyClaimWaiting(int64 iid, int64 lease);
 
 /* A role with instances that nobody has claimed. */
 typedef struct RoleReady
