@@ -104,7 +104,7 @@ send(const char *id, const char *name, Jsonb *payload)
 				 errmsg("instance \"%s\" has ended: it is %s", instance->id,
 						instance->status)));
 	mid = InboxInsert(instance->chain, "update", name, payload);
-	WakeupMessage(instance->chain);
+	WakeupMessageTo(instance->chain, instance->run_as);
 	return mid;
 }
 

@@ -74,7 +74,7 @@ durable_signal(PG_FUNCTION_ARGS)
 	if (key == NULL || InboxUseKey(instance->chain, key))
 	{
 		(void) InboxInsert(instance->chain, "signal", name, payload);
-		WakeupMessage(instance->chain);
+		WakeupMessageTo(instance->chain, instance->run_as);
 	}
 	PG_RETURN_VOID();
 }
@@ -109,7 +109,7 @@ ask(const InstanceRow *instance, const char *request, const char *reason,
 	JsonObjectAddText(&payload, "reason", reason);
 	(void) InboxInsert(instance->chain, request, "", JsonObjectEnd(&payload));
 	ControlChanged();
-	WakeupMessage(instance->chain);
+	WakeupMessageTo(instance->chain, instance->run_as);
 	if (interrupt)
 		WakeupInterrupt(instance->iid);
 }

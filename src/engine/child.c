@@ -348,7 +348,7 @@ ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
 	{
 		(void) InboxInsert(child->parent_chain, "child", "",
 						   JsonObjectEnd(&payload));
-		WakeupMessage(child->parent_chain);
+		WakeupMessageTo(child->parent_chain, child->run_as);
 	}
 }
 

@@ -66,6 +66,7 @@ typedef struct WorkerSlot
 	bool		failed;			/* ended before it was connected, or at work */
 	bool		told_to_leave;	/* that was a SIGTERM */
 	bool		woken;			/* told of work, and has not looked yet */
+	int64		hint;			/* a chain with a message, for it; 0: none */
 	int64		solo_iid;		/* to be run alone, 0: none */
 	int64		iid;			/* the instance it runs, 0: none */
 	int			progress_position;	/* of the activity that tells, 0: none */

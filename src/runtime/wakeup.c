@@ -31,7 +31,11 @@ static bool scan_noted = false; /* more than could be noted */
 static bool launcher_noted = false;
 static TimestampTz timer_noted = 0; /* the earliest, 0: none */
 static int	nmessages = 0;
-static int64 messages[MAX_NOTED];
+static struct
+{
+	int64		chain;
+	Oid			role;			/* of the instance, InvalidOid: not known */
+}			messages[MAX_NOTED];
 static int	nended = 0;
 static int64 ended[MAX_NOTED];
 static bool all_ended = false;
@@ -49,26 +53,10 @@ forget(void)
 }
 
 /*
- * add_hints: to the scheduler's ring, or that it must look at everything.
+ * find_idle_worker: one of the role that has nothing to do.
  */
-static void
-add_hints(SchedulerSlot *scheduler)
-{
-	if (scan_noted || scheduler->nhints + nmessages > SCHEDULER_MAX_HINTS)
-	{
-		scheduler->scan = true;
-		return;
-	}
-	memcpy(scheduler->hints + scheduler->nhints, messages,
-		   sizeof(int64) * nmessages);
-	scheduler->nhints += nmessages;
-}
-
-/*
- * wake_worker: an idle worker of the role, so that nobody else is needed.
- */
-static bool
-wake_worker(Oid role)
+static WorkerSlot *
+find_idle_worker(Oid role)
 {
 	for (int i = 0; i < Shared->nslots; i++)
 	{
@@ -76,14 +64,63 @@ wake_worker(Oid role)
 
 		if (worker->state == WORKER_IDLE && worker->role == role &&
 			worker->database == MyDatabaseId && !worker->woken &&
-			!worker->leave)
-		{
-			worker->woken = true;
-			SetLatch(worker->latch);
-			return true;
-		}
+			worker->hint == 0 && !worker->leave)
+			return worker;
 	}
-	return false;
+	return NULL;
+}
+
+/*
+ * wake_worker: an idle worker of the role, so that nobody else is needed.  It
+ * may be told of a message (0: none); then it does what the scheduler would.
+ */
+static bool
+wake_worker(Oid role, int64 hint)
+{
+	WorkerSlot *worker = find_idle_worker(role);
+
+	if (worker == NULL)
+		return false;
+	worker->woken = true;
+	worker->hint = hint;
+	SetLatch(worker->latch);
+	return true;
+}
+
+/*
+ * add_hint: to the scheduler's ring, or that it must look at everything.
+ */
+static void
+add_hint(SchedulerSlot *scheduler, int64 chain)
+{
+	if (scheduler->nhints < SCHEDULER_MAX_HINTS)
+		scheduler->hints[scheduler->nhints++] = chain;
+	else
+		scheduler->scan = true;
+}
+
+/*
+ * tell_of_messages: idle workers first, who can take the instance at once,
+ * then the scheduler; true if that has something to do.
+ *
+ * While a suspect runs alone no worker may take anything.
+ */
+static bool
+tell_of_messages(SchedulerSlot *scheduler)
+{
+	bool		for_scheduler = scan_noted;
+
+	if (scan_noted)
+		scheduler->scan = true;
+	for (int i = 0; i < nmessages && !scan_noted; i++)
+	{
+		if (OidIsValid(messages[i].role) && Shared->solo_iid == 0 &&
+			wake_worker(messages[i].role, messages[i].chain))
+			continue;
+		add_hint(scheduler, messages[i].chain);
+		for_scheduler = true;
+	}
+	return for_scheduler;
 }
 
 /*
@@ -112,18 +149,15 @@ wake_all(void)
 	bool		for_scheduler = scheduler_noted;
 
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
-	if (OidIsValid(ready_role) && !wake_worker(ready_role))
+	if (OidIsValid(ready_role) && !wake_worker(ready_role, 0))
 		for_scheduler = true;
 	for (int i = 0; i < ninterrupts; i++)
 		interrupt(interrupts[i]);
 	scheduler = SharedScheduler(MyDatabaseId);
 	if (scheduler != NULL && scheduler->latch != NULL)
 	{
-		if (nmessages > 0 || scan_noted)
-		{
-			add_hints(scheduler);
+		if (tell_of_messages(scheduler))
 			for_scheduler = true;
-		}
 		if (timer_noted != 0 && timer_noted < scheduler->next_wake)
 			for_scheduler = true;
 		if (for_scheduler)
@@ -185,13 +219,32 @@ WakeupReady(Oid role)
 void
 WakeupMessage(int64 chain)
 {
+	WakeupMessageTo(chain, InvalidOid);
+}
+
+/*
+ * WakeupMessageTo: the same when the role of its instances is known, or
+ * guessed: a worker of that role sees for itself.
+ */
+void
+WakeupMessageTo(int64 chain, Oid role)
+{
 	if (Shared == NULL)
 		return;
 	noted = true;
-	if (nmessages < MAX_NOTED)
-		messages[nmessages++] = chain;
-	else
+	/* one look is for all messages of a chain */
+	for (int i = nmessages - 1; i >= 0; i--)
+	{
+		if (messages[i].chain == chain)
+			return;
+	}
+	if (nmessages == MAX_NOTED)
+	{
 		scan_noted = true;
+		return;
+	}
+	messages[nmessages].chain = chain;
+	messages[nmessages++].role = role;
 }
 
 /*

@@ -83,6 +83,7 @@ check_can_commit(FunctionCallInfo fcinfo)
 }
 
 WorkerSlot *WorkSlot = NULL;
+int64		WorkHint = 0;
 
 /* How many instances are claimed together, at the most, and from when on. */
 #define MAX_CLAIMED			8
@@ -109,6 +110,32 @@ WorkSoloEnd(WorkerSlot *slot)
 }
 
 /*
+ * claim_hinted: the instance that we were told has a message, if it waits for
+ * that.  What this cannot be decided for is the scheduler's, at our commit.
+ */
+static bool
+claim_hinted(Oid role, int64 **iids)
+{
+	int64		chain = WorkHint;
+	int64		iid = 0;
+	MessageMeans means = MESSAGE_FOR_SCHEDULER;
+
+	WorkHint = 0;
+	if (WorkSlot->solo_iid == 0 && Shared->solo_iid == 0)
+		means = MessageLook(chain, role, &iid);
+	/* durable_run has it: to insert would be to wait for its transaction */
+	if (means == MESSAGE_WAKES && LeaseIsInHand(iid))
+		means = MESSAGE_FOR_SCHEDULER;
+	if (means == MESSAGE_FOR_SCHEDULER)
+		WakeupMessage(chain);
+	if (means != MESSAGE_WAKES || !ReadyClaimWaiting(iid, LeaseTake()))
+		return false;
+	*iids = palloc(sizeof(int64));
+	(*iids)[0] = iid;
+	return true;
+}
+
+/*
  * claim_any: the next instances, unless one is to run alone.
  *
  * One at a time, and more the longer the queue does not run dry: those that
@@ -118,6 +145,8 @@ WorkSoloEnd(WorkerSlot *slot)
 static int
 claim_any(Oid role, int64 done, int64 **iids)
 {
+	if (WorkHint != 0 && claim_hinted(role, iids))
+		return 1;
 	if (WorkSlot != NULL && WorkSlot->solo_iid != 0)
 	{
 		*iids = palloc(sizeof(int64));

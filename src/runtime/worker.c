@@ -54,7 +54,8 @@ on_sigterm(SIGNAL_ARGS)
  * worker_exit: make room.  What we had claimed was given back before
  * (lease.c), or is stale now.
  *
- * The server tells the scheduler that started us; this may be another one.
+ * The server tells the scheduler that started us; this may be another one.  It
+ * looks at everything, and so at what we were told of and did not get to.
  */
 static void
 worker_exit(int code, Datum arg)
@@ -75,6 +76,7 @@ worker_exit(int code, Datum arg)
 		(my_slot->state == WORKER_BUSY && code != 0);
 	my_slot->told_to_leave = told_to_leave;
 	my_slot->state = WORKER_FREE;
+	my_slot->hint = 0;
 	my_slot->latch = NULL;
 	my_slot->pid = 0;
 	LWLockRelease(Shared->lock);
@@ -99,6 +101,12 @@ set_state(WorkerState state)
 		scheduler != NULL && scheduler->latch != NULL)
 		SetLatch(scheduler->latch);
 	my_slot->woken = false;
+	/* told to the idle only, so none comes between */
+	if (state == WORKER_BUSY)
+	{
+		WorkHint = my_slot->hint;
+		my_slot->hint = 0;
+	}
 	LWLockRelease(Shared->lock);
 }
 
@@ -172,6 +180,8 @@ has_work(void)
 {
 	bool		found;
 
+	if (my_slot->hint != 0)
+		return true;
 	ProcessBegin();
 	found = my_slot->solo_iid != 0 ||
 		(Shared->solo_iid == 0 && StorageInstalled() && ReadyHas(my_slot->role));
