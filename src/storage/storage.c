@@ -118,7 +118,9 @@ statement_prepare(Statement *statement)
 {
 	SPIPlanPtr	plan;
 
-	plan = SPI_prepare(statement->sql, statement->nargs, statement->types);
+	/* keys are all alike to us: not planned for each, nor for the first few */
+	plan = SPI_prepare_cursor(statement->sql, statement->nargs,
+							  statement->types, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)
 		elog(ERROR, "could not prepare \"%s\": %s", statement->sql,
 			 SPI_result_code_string(SPI_result));
