@@ -69,6 +69,7 @@ SELECT durable_register('errs');
 SELECT durable_start('errs', to_jsonb('SELECT ' || s), id => s) FROM unnest(ARRAY[
     'durable_signal(''told'', ''x'')', 'durable_signal(''nobody'', ''x'')', 'durable_signal(NULL, ''x'')',
     'durable_start(''nothing'')', 'durable_start(''receives'', ''{"no": 1}'')', 'durable_start(''receives'', ''[1]'', id => ''told'')',
+    'durable_start(NULL)', 'durable_start(''receives'', NULL)', 'durable_signal_start(''receives'', ''[1]'', NULL, ''x'')',
     'durable_cancel(''nobody'')', 'durable_cancel(NULL)', 'durable_cancel(''told'')',
     'durable_publish(NULL)', 'durable_publish(''e'', attributes => ''[]'')']) s \g /dev/null
 CALL durable_work();

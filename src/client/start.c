@@ -83,11 +83,12 @@ durable_start(PG_FUNCTION_ARGS)
 	};
 	StartRequest request = {0};
 
+	/* what a body may not leave out either */
+	request.workflow = ArgText(fcinfo, 0, "workflow");
+	request.input = ArgJsonb(fcinfo, 1, "input");
 	if (CurrentContext == CONTEXT_BODY)
 		return ActivityInBody(fcinfo, "durable_start", names);
 	ClientEnterToWrite("durable_start");
-	request.workflow = ArgText(fcinfo, 0, "workflow");
-	request.input = ArgJsonb(fcinfo, 1, "input");
 	request.id = ArgNameOrNull(fcinfo, 2, "id");
 	request.on_conflict = read_on_conflict(fcinfo, 3);
 	request.start_at = read_start_at(fcinfo, 4);
@@ -114,14 +115,14 @@ durable_signal_start(PG_FUNCTION_ARGS)
 	char	   *name;
 	Jsonb	   *payload;
 
-	if (CurrentContext == CONTEXT_BODY)
-		return ActivityInBody(fcinfo, "durable_signal_start", names);
-	ClientEnterToWrite("durable_signal_start");
 	request.workflow = ArgText(fcinfo, 0, "workflow");
 	request.input = ArgJsonb(fcinfo, 1, "input");
 	request.id = ArgName(fcinfo, 2, "id");
 	name = ArgName(fcinfo, 3, "name");
 	payload = ArgJsonb(fcinfo, 4, "payload");
+	if (CurrentContext == CONTEXT_BODY)
+		return ActivityInBody(fcinfo, "durable_signal_start", names);
+	ClientEnterToWrite("durable_signal_start");
 	request.on_conflict = CONFLICT_RESTART;
 	request.tags = JsonEmpty();
 	StartInstance(&request);
