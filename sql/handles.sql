@@ -64,6 +64,21 @@ SELECT id, status, result FROM durable.instances WHERE workflow = 'races' ORDER 
 -- an early winner leaves no timer behind
 SELECT count(*) FROM durable.timers;
 
+-- of several timers that are over, the one that was due first (E13)
+CREATE FUNCTION overdue() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    later int := durable_timer('-1 s');
+    first int := durable_timer('-2 s');
+    open int := durable_timer('1 day');
+BEGIN
+    RETURN jsonb_build_array(durable_await_any(ARRAY[open, later, first]) = first, durable_await_any(ARRAY[open, later]) = later,
+                             durable_await_any(ARRAY[later, first]) = first);
+END $$;
+SELECT durable_register('overdue');
+SELECT durable_start('overdue', id => 'overdue');
+CALL durable_work();
+SELECT status, result, error FROM durable.instances WHERE id = 'overdue';
+
 -- timeouts: WF003 of await and await_all, NULL of await_any; the handle can be awaited again
 CREATE FUNCTION late(i interval) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE

@@ -124,7 +124,8 @@ SettleWait(Activation *a, const char *status, List *awaits, Jsonb *filter,
 	 * A message that was committed before our wait was is seen now.  One
 	 * that is committed later finds the instance waiting.
 	 */
-	if (MessagesHas(instance->iid))
+	if (MessagesHas(instance->iid) ||
+		(a->subscribed && MessagesHasCompeting(instance->iid)))
 	{
 		ReadyInsert(instance->iid);
 		WakeupReady(instance->run_as);

@@ -17,6 +17,7 @@
 #include "engine/step.h"
 #include "engine/unblock.h"
 #include "runtime/process.h"
+#include "runtime/wakeup.h"
 
 /* Above that many, subtransactions slow down the whole server. */
 #define MAX_INSIDE	60
@@ -193,9 +194,12 @@ static bool
 unblock_event(Activation *a, Command *command)
 {
 	Jsonb	   *filter = JsonGet(command->args, "filter");
+	bool		competing;
 	Jsonb	   *event = InboxTakeEvent(a->instance->chain, command->name,
-									   filter, CurrentMemoryContext);
+									   filter, &competing, CurrentMemoryContext);
 
+	if (competing)
+		WakeupTaken();
 	if (event != NULL)
 		record(a, command, "EventReceived", event);
 	else if (is_over(command->wake_at))
@@ -372,6 +376,27 @@ UnblockNap(Activation *a, int taken)
 	return now + Min(cost * NAP_FACTOR, MAX_NAP);
 }
 
+/*
+ * first_due: of several timers that are over the one that was so first, NULL
+ * if none is.
+ */
+static Command *
+first_due(Activation *a, const Command *await)
+{
+	Command    *first = NULL;
+
+	for (int i = 0; i < await->nhandles; i++)
+	{
+		Command    *timer = a->commands[await->handles[i] - 1];
+
+		if (timer->kind == COMMAND_TIMER && timer->state == COMMAND_ISSUED &&
+			is_over(timer->wake_at) &&
+			(first == NULL || timer->wake_at < first->wake_at))
+			first = timer;
+	}
+	return first;
+}
+
 static bool
 unblock_await(Activation *a, Command *command)
 {
@@ -390,6 +415,9 @@ unblock_await(Activation *a, Command *command)
 		/* one is enough: leave messages for others */
 		if (command->any && winner != 0)
 			break;
+		if (command->any && awaited->kind == COMMAND_TIMER &&
+			is_over(awaited->wake_at))
+			awaited = first_due(a, command);
 		look_at(a, awaited, &waits);
 		if (awaited->state == COMMAND_ISSUED)
 			open++;

@@ -29,6 +29,7 @@ static Oid	ready_role = InvalidOid;	/* of the last one */
 static bool scheduler_noted = false;	/* it has something to do */
 static bool scan_noted = false; /* more than could be noted */
 static bool launcher_noted = false;
+static bool taken_noted = false;	/* an event that others wait for */
 static TimestampTz timer_noted = 0; /* the earliest, 0: none */
 static int	nmessages = 0;
 static struct
@@ -46,6 +47,7 @@ static void
 forget(void)
 {
 	noted = scheduler_noted = scan_noted = launcher_noted = all_ended = false;
+	taken_noted = false;
 	ready_role = InvalidOid;
 	timer_noted = 0;
 	ninterrupts = 0;
@@ -177,6 +179,25 @@ wake_all(void)
 		ConditionVariableBroadcast(&Shared->ended[(all_ended ? i : ended[i]) % RESULT_CONDITIONS]);
 }
 
+/*
+ * wake_for_untaken: an event for one of several is there again, and those who
+ * passed it over wait.
+ */
+static void
+wake_for_untaken(void)
+{
+	SchedulerSlot *scheduler;
+
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	scheduler = SharedScheduler(MyDatabaseId);
+	if (scheduler != NULL && scheduler->latch != NULL)
+	{
+		add_hint(scheduler, 0);
+		SetLatch(scheduler->latch);
+	}
+	LWLockRelease(Shared->lock);
+}
+
 static void
 on_transaction_event(XactEvent event, void *arg)
 {
@@ -184,6 +205,8 @@ on_transaction_event(XactEvent event, void *arg)
 		return;
 	if (event == XACT_EVENT_COMMIT)
 		wake_all();
+	else if (event == XACT_EVENT_ABORT && taken_noted)
+		wake_for_untaken();
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 		event == XACT_EVENT_PREPARE)
 		forget();
@@ -245,6 +268,18 @@ WakeupMessageTo(int64 chain, Oid role)
 	}
 	messages[nmessages].chain = chain;
 	messages[nmessages++].role = role;
+}
+
+/*
+ * WakeupTaken: an event that several compete for is taken, unless this
+ * transaction is rolled back.
+ */
+void
+WakeupTaken(void)
+{
+	if (Shared == NULL)
+		return;
+	noted = taken_noted = true;
 }
 
 /*

@@ -14,6 +14,7 @@ extern void WakeupInstall(void);
 extern void WakeupReady(Oid role);
 extern void WakeupMessage(int64 chain);
 extern void WakeupMessageTo(int64 chain, Oid role);
+extern void WakeupTaken(void);
 extern void WakeupTimer(TimestampTz wake_at);
 extern void WakeupEnded(int64 number);
 extern int64 WakeupQueueNumber(const char *queue);

@@ -492,6 +492,8 @@ durable_run(PG_FUNCTION_ARGS)
 		run(instance->iid);
 		/* others passed it over while we had it: let them look again */
 		WakeupMessage(instance->chain);
+		/* and what it took and gave back, in a part that was rolled back */
+		WakeupMessage(0);
 		/* it may have continued as new */
 		instance = ClientFindInstance(id);
 	}

@@ -12,8 +12,14 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
 
 #include "storage/storage.h"
+
+/* Beside those of runtime/lease.c; key: type and role. */
+#define MODE_LOCK_CLASS	0x4459
 
 static Statement insert_subscription = {
 	"INSERT INTO durable_internal.subscription AS s (chain, type, mode, filter, run_as)"
@@ -70,8 +76,29 @@ static Statement started_by = {
 };
 
 /*
+ * lock_mode: until the end of this transaction the type has no subscribers of
+ * the role in the other mode but those we can see; false if there may be.
+ *
+ * The two lock modes conflict with each other and not with themselves.  Nobody
+ * waits: whoever is not yet seen is about to be in the other mode.
+ */
+static bool
+lock_mode(const char *type, Oid run_as, const char *mode)
+{
+	bool		competing = strcmp(mode, "competing") == 0;
+	uint64		key = hash_bytes_extended((const unsigned char *) type,
+										  strlen(type), run_as);
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (key >> 32), (uint32) key,
+						 MODE_LOCK_CLASS);
+	return LockAcquire(&tag, competing ? RowExclusiveLock : ShareLock, false,
+					   true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
  * SubscriptionInsert: from now on; false if the type has subscribers of the
- * role in the other mode.
+ * role in the other mode, or is just getting some.
  */
 bool
 SubscriptionInsert(int64 chain, const char *type, const char *mode,
@@ -84,7 +111,8 @@ SubscriptionInsert(int64 chain, const char *type, const char *mode,
 	bool		nulls[5] = {[3] = filter == NULL};
 	Datum		key[3] = {TextDatum(type), ObjectIdGetDatum(run_as), TextDatum(mode)};
 
-	if (StatementRun(&other_mode, key, NULL) > 0)
+	if (!lock_mode(type, run_as, mode) ||
+		StatementRun(&other_mode, key, NULL) > 0)
 		return false;
 	return StatementRun(&insert_subscription, values, nulls) > 0;
 }

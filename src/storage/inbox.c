@@ -199,7 +199,7 @@ InboxTake(int64 chain, const char *kind, const char *name, MemoryContext cxt)
  * own, else one that we compete for.
  */
 Jsonb *
-InboxTakeEvent(int64 chain, const char *type, Jsonb *filter,
+InboxTakeEvent(int64 chain, const char *type, Jsonb *filter, bool *competing,
 			   MemoryContext cxt)
 {
 	Datum		values[3] = {
@@ -208,8 +208,12 @@ InboxTakeEvent(int64 chain, const char *type, Jsonb *filter,
 	bool		nulls[3] = {false, false, filter == NULL};
 	Jsonb	   *event = take_one(&take_event, values, nulls, cxt);
 
+	*competing = false;
 	if (event == NULL)
+	{
 		event = take_one(&take_competing, values, nulls, cxt);
+		*competing = event != NULL;
+	}
 	return event;
 }
 

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 
 #include "storage/storage.h"
@@ -192,8 +193,13 @@ static Statement messages_among = {
 	1, {INT8ARRAYOID}, NULL
 };
 
+/*
+ * An event that another one is taking (xmax, in a transaction that goes on) is
+ * not there: else all others would be woken again and again until it is gone.
+ * If it is given back, the scheduler is told (WakeupTaken).
+ */
 static Statement messages_competing = {
-	"SELECT DISTINCT i.iid FROM durable_internal.inbox m"
+	"SELECT DISTINCT i.iid, m.xmax::pg_catalog.text::pg_catalog.int8 FROM durable_internal.inbox m"
 	" JOIN durable_internal.subscription s ON s.type = m.name"
 	LAST_RUN_OF("s.chain")
 	" WHERE ($1 = 0 OR i.run_as = $1) AND" WAKES_COMPETING " ORDER BY i.iid",
@@ -202,11 +208,15 @@ static Statement messages_competing = {
 
 /* The same for one instance. */
 static Statement has_message = {
-	"SELECT 1 FROM durable_internal.instance i WHERE i.iid = $1 AND" WAKES
-	" UNION ALL SELECT 1 FROM durable_internal.instance i"
+	"SELECT 1 FROM durable_internal.instance i WHERE i.iid = $1 AND" WAKES,
+	1, {INT8OID}, NULL
+};
+
+static Statement has_competing_message = {
+	"SELECT DISTINCT i.iid, m.xmax::pg_catalog.text::pg_catalog.int8 FROM durable_internal.instance i"
 	" JOIN durable_internal.subscription s ON s.chain = i.chain"
 	" JOIN durable_internal.inbox m ON m.name = s.type"
-	" WHERE i.iid = $1 AND" WAKES_COMPETING " LIMIT 1",
+	" WHERE i.iid = $1 AND" WAKES_COMPETING,
 	1, {INT8OID}, NULL
 };
 
@@ -557,12 +567,42 @@ MessagesFor(Oid run_as, int64 **iids)
 }
 
 /*
+ * list_competing: instances for which there is an event that nobody is taking;
+ * the statement gives them in order, with who last meant to.
+ */
+static int
+list_competing(Statement *statement, Datum key, int64 **iids)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	int			rows;
+	int			count = 0;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	rows = (int) StatementExecute(statement, &key, NULL);
+	*iids = MemoryContextAllocHuge(cxt, sizeof(int64) * Max(rows, 1));
+	for (int i = 0; i < rows; i++)
+	{
+		int64		iid = DatumGetInt64(StatementColumn(i, 1, &isnull));
+		TransactionId taker = (TransactionId) DatumGetInt64(StatementColumn(i, 2, &isnull));
+
+		if (count > 0 && (*iids)[count - 1] == iid)
+			continue;
+		if (!TransactionIdIsValid(taker) || !TransactionIdIsInProgress(taker))
+			(*iids)[count++] = iid;
+	}
+	StorageLeave(&scope);
+	return count;
+}
+
+/*
  * MessagesCompeting: the same for events of which each is for one of several.
  */
 int
 MessagesCompeting(Oid run_as, int64 **iids)
 {
-	return list_numbers(&messages_competing, ObjectIdGetDatum(run_as), iids);
+	return list_competing(&messages_competing, ObjectIdGetDatum(run_as), iids);
 }
 
 /*
@@ -611,4 +651,19 @@ MessagesHas(int64 iid)
 	Datum		values[1] = {Int64GetDatum(iid)};
 
 	return StatementRun(&has_message, values, NULL) > 0;
+}
+
+/*
+ * MessagesHasCompeting: is there an event for one of several, of which this
+ * instance is one?
+ */
+bool
+MessagesHasCompeting(int64 iid)
+{
+	int64	   *iids;
+	int			count = list_competing(&has_competing_message,
+									   Int64GetDatum(iid), &iids);
+
+	pfree(iids);
+	return count > 0;
 }

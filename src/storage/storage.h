@@ -244,6 +244,7 @@ extern int	MessagesFor(Oid run_as, int64 **iids);
 extern int	MessagesAmong(const int64 *chains, int count, int64 **iids);
 extern int	MessagesCompeting(Oid run_as, int64 **iids);
 extern bool MessagesHas(int64 iid);
+extern bool MessagesHasCompeting(int64 iid);
 
 typedef enum MessageMeans
 {
@@ -312,7 +313,7 @@ extern bool InboxUseKey(int64 chain, const char *key);
 extern Jsonb *InboxTake(int64 chain, const char *kind, const char *name,
 						MemoryContext cxt);
 extern Jsonb *InboxTakeEvent(int64 chain, const char *type, Jsonb *filter,
-							 MemoryContext cxt);
+							 bool *competing, MemoryContext cxt);
 extern int	InboxTakeAll(int64 chain, const char *kind, Jsonb ***payloads);
 extern int	InboxList(int64 chain, Datum names, int limit, InboxRow **rows);
 extern void InboxDelete(const int64 *mids, int count);
