@@ -204,7 +204,8 @@ CREATE TABLE durable_internal.inbox (
     kind    text NOT NULL CHECK (kind IN ('signal', 'event', 'update', 'child', 'task', 'cancel', 'terminate')),
     name    text NOT NULL,
     payload jsonb NOT NULL,
-    sent_at timestamptz NOT NULL
+    sent_at timestamptz NOT NULL,
+    restart jsonb                       -- of durable_signal_start: the run to start if this one has ended
 ) WITH (autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX inbox_chain ON durable_internal.inbox (chain, kind, name, mid);

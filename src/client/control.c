@@ -26,6 +26,7 @@
 #include "engine/failure.h"
 #include "engine/internal.h"
 #include "engine/json.h"
+#include "engine/restart.h"
 #include "engine/start.h"
 #include "runtime/lease.h"
 #include "runtime/wakeup.h"
@@ -153,8 +154,7 @@ write_end(InstanceRow *instance, const char *reason)
 	SubscriptionDelete(instance->chain);
 	/* copies that nobody needs now are found by the sweep */
 	(void) PinRelease(instance->iid);
-	(void) InboxDrop(instance->iid);
-	WakeupAllEnded();
+	RestartOrDrop(instance->iid, false);
 	WakeupEnded(instance->chain);
 }
 

@@ -126,10 +126,15 @@ durable_signal_start(PG_FUNCTION_ARGS)
 	request.on_conflict = CONFLICT_RESTART;
 	request.tags = JsonEmpty();
 	StartInstance(&request);
-	/* who may start an instance may not signal those of others */
-	if (!request.is_new)
-		(void) ClientFindInstance(request.id);
-	(void) InboxInsert(request.chain, "signal", name, payload);
-	WakeupMessage(request.chain);
+	if (request.is_new)
+		(void) InboxInsert(request.chain, "signal", name, payload);
+	else
+	{
+		/* who may start an instance may not signal those of others */
+		InstanceRow *instance = ClientFindInstance(request.id);
+
+		InboxInsertRestart(request.chain, name, payload, request.restart);
+		WakeupMessageTo(request.chain, instance->run_as);
+	}
 	PG_RETURN_TEXT_P(cstring_to_text(request.id));
 }

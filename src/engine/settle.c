@@ -18,6 +18,7 @@
 #include "engine/json.h"
 #include "engine/pin.h"
 #include "engine/remote.h"
+#include "engine/restart.h"
 #include "engine/settle.h"
 #include "engine/settings.h"
 #include "engine/start.h"
@@ -279,8 +280,8 @@ SettleEnd(Activation *a, const char *status, HistoryRow *row)
 					RemoteWasAttempted(a));
 	if (a->subscribed)
 		SubscriptionDelete(instance->chain);
-	if (InboxDrop(instance->iid) > 0)
-		WakeupAllEnded();
+	/* one that was made to end leaves nothing behind */
+	RestartOrDrop(instance->iid, strcmp(status, "completed") == 0);
 	WakeupEnded(instance->chain);
 	SettleCommit(a);
 	drop_pins(a, pins);

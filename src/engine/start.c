@@ -22,6 +22,7 @@
 #include "engine/binding.h"
 #include "engine/definition.h"
 #include "engine/json.h"
+#include "engine/restart.h"
 #include "engine/settings.h"
 #include "engine/start.h"
 #include "runtime/shmem.h"
@@ -291,6 +292,10 @@ StartInstance(StartRequest *request)
 	request->id = row.id;
 	request->iid = row.iid;
 	request->chain = row.chain;
+	if (!request->is_new && request->on_conflict == CONFLICT_RESTART)
+		request->restart = RestartDescribe(&row, input,
+										   settings_for(workflow, as_owner),
+										   workflow->timeout);
 	if (!request->is_new)
 		return;
 	if (request->start_at == 0)

@@ -38,6 +38,7 @@ typedef struct StartRequest
 	bool		is_new;
 	int64		iid;			/* of the run, new or existing */
 	int64		chain;
+	Jsonb	   *restart;		/* with CONFLICT_RESTART, of an existing one */
 } StartRequest;
 
 extern WorkflowRow *StartFindWorkflow(const char *name);

@@ -4,15 +4,15 @@
  *	  Messages to the instances they wake.
  *
  * What waits for a message that has come is made ready.  What comes for an
- * instance that has ended meanwhile is dropped.
+ * instance that has ended meanwhile is dropped, or starts the next run.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "engine/restart.h"
 #include "runtime/dispatch.h"
 #include "runtime/lease.h"
-#include "runtime/wakeup.h"
 #include "storage/storage.h"
 
 /*
@@ -42,8 +42,8 @@ drop_orphans(const int64 *chains, int count)
 
 	for (int i = 0; i < found; i++)
 	{
-		if (InboxDrop(iids[i]) > 0)
-			WakeupAllEnded();
+		if (InboxLockEnded(iids[i]))
+			RestartOrDrop(iids[i], true);
 	}
 	pfree(iids);
 }

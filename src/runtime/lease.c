@@ -35,7 +35,10 @@
 #include "runtime/process.h"
 #include "storage/storage.h"
 
-/* The classes of our locks: SQL's advisory locks are of class 1 and 2. */
+/*
+ * The classes of our locks: SQL's advisory locks are of class 1 and 2, those
+ * of storage/event.c of class 0x4459.
+ */
 #define LEASE_LOCK_CLASS	0x4457	/* key: the lease */
 #define INSTANCE_LOCK_CLASS	0x4458	/* key: the iid */
 #define PIN_LOCK_CLASS		0x4459	/* key: hash of the name */

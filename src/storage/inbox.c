@@ -23,6 +23,20 @@ static Statement insert_message = {
 	4, {INT8OID, TEXTOID, TEXTOID, JSONBOID}, NULL
 };
 
+static Statement insert_restart = {
+	"INSERT INTO durable_internal.inbox (mid, chain, kind, name, payload, sent_at, restart)"
+	" VALUES (pg_catalog.nextval('durable_internal.mid_seq'), $1, 'signal', $2, $3, pg_catalog.clock_timestamp(), $4)",
+	4, {INT8OID, TEXTOID, JSONBOID, JSONBOID}, NULL
+};
+
+static Statement take_restarts = {
+	"WITH gone AS (DELETE FROM durable_internal.inbox m USING durable_internal.instance i"
+	" WHERE i.iid = $1 AND m.chain = i.chain AND m.restart IS NOT NULL"
+	" RETURNING m.mid, m.name, m.payload, m.restart)"
+	" SELECT name, payload, restart FROM gone ORDER BY mid",
+	1, {INT8OID}, NULL
+};
+
 static Statement take_message = {
 	"DELETE FROM durable_internal.inbox WHERE mid ="
 	" (SELECT m.mid FROM durable_internal.inbox m"
@@ -93,20 +107,34 @@ static Statement insert_key = {
 };
 
 /*
- * Messages to an instance that has ended, recorded behind the end.
+ * Messages to an instance that has ended, recorded behind the end; and whether
+ * there are some that are to start the next run, which can be kept ($2).
  */
 static Statement drop_messages = {
 	"WITH ended AS (SELECT i.iid, i.chain FROM durable_internal.instance i WHERE i.iid = $1),"
 	" gone AS (DELETE FROM durable_internal.inbox m USING ended"
-	" WHERE m.chain = ended.chain RETURNING ended.iid, m.mid, m.kind, m.name, m.payload),"
+	" WHERE m.chain = ended.chain AND (m.restart IS NULL OR NOT $2)"
+	" RETURNING ended.iid, m.mid, m.kind, m.name, m.payload),"
 	" answered AS (INSERT INTO durable_internal.answer (mid, iid, error) SELECT g.mid, g.iid,"
 	" pg_catalog.jsonb_build_object('sqlstate', 'WF005', 'message', 'the instance has ended')"
 	" FROM gone g WHERE g.kind = 'update'),"
-	" numbered AS (SELECT g.*, pg_catalog.row_number() OVER (PARTITION BY g.iid ORDER BY g.mid) AS n FROM gone g)"
-	" INSERT INTO durable_internal.history (iid, seq, event, name, args, data, at)"
+	" numbered AS (SELECT g.*, pg_catalog.row_number() OVER (PARTITION BY g.iid ORDER BY g.mid) AS n FROM gone g),"
+	" told AS (INSERT INTO durable_internal.history (iid, seq, event, name, args, data, at)"
 	" SELECT n.iid, (SELECT pg_catalog.max(h.seq) FROM durable_internal.history h WHERE h.iid = n.iid) + n.n,"
 	" 'MessageDropped', NULLIF(n.name, ''), n.payload, pg_catalog.jsonb_build_object('kind', n.kind),"
-	" pg_catalog.clock_timestamp() FROM numbered n",
+	" pg_catalog.clock_timestamp() FROM numbered n)"
+	" SELECT (SELECT pg_catalog.count(*) FROM gone), $2 AND EXISTS"
+	" (SELECT 1 FROM durable_internal.inbox m, ended WHERE m.chain = ended.chain AND m.restart IS NOT NULL)",
+	2, {INT8OID, BOOLOID}, NULL
+};
+
+/*
+ * Who drops what came behind the end does so alone: the numbers of its rows
+ * are the next ones.  Whoever has the row is dropping too, or reopens it.
+ */
+static Statement lock_ended = {
+	"SELECT 1 FROM durable_internal.instance i WHERE i.iid = $1 AND i.end_seq IS NOT NULL"
+	" FOR NO KEY UPDATE SKIP LOCKED",
 	1, {INT8OID}, NULL
 };
 
@@ -301,13 +329,74 @@ InboxControl(int64 chain, Jsonb **payload)
 /*
  * InboxDrop: an ended instance receives nothing more: what is there goes into
  * its history as dropped; how many there were.
+ *
+ * keep_restarts: but not what is to start the next run; is there such?
  */
-uint64
-InboxDrop(int64 iid)
+int64
+InboxDrop(int64 iid, bool keep_restarts, bool *restarts)
+{
+	StorageScope scope;
+	Datum		values[2] = {Int64GetDatum(iid), BoolGetDatum(keep_restarts)};
+	int64		dropped;
+	bool		isnull;
+
+	StorageEnter(&scope);
+	(void) StatementExecute(&drop_messages, values, NULL);
+	dropped = DatumGetInt64(StatementColumn(0, 1, &isnull));
+	*restarts = DatumGetBool(StatementColumn(0, 2, &isnull));
+	StorageLeave(&scope);
+	return dropped;
+}
+
+/*
+ * InboxLockEnded: be the only one to drop messages of an ended instance; false
+ * if another is, or it goes on.
+ */
+bool
+InboxLockEnded(int64 iid)
 {
 	Datum		values[1] = {Int64GetDatum(iid)};
 
-	return StatementRun(&drop_messages, values, NULL);
+	return StatementRun(&lock_ended, values, NULL) > 0;
+}
+
+/*
+ * InboxInsertRestart: a signal that starts the next run if this one has ended.
+ */
+void
+InboxInsertRestart(int64 chain, const char *name, Jsonb *payload,
+				   Jsonb *restart)
+{
+	Datum		values[4] = {
+		Int64GetDatum(chain), TextDatum(name), PointerGetDatum(payload),
+		PointerGetDatum(restart)
+	};
+
+	StatementRun(&insert_restart, values, NULL);
+}
+
+/*
+ * InboxTakeRestarts: those that came behind the end, oldest first; how many.
+ */
+int
+InboxTakeRestarts(int64 iid, RestartRow **rows)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {Int64GetDatum(iid)};
+	int			count;
+
+	StorageEnter(&scope);
+	count = (int) StatementExecute(&take_restarts, values, NULL);
+	*rows = MemoryContextAllocHuge(cxt, sizeof(RestartRow) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		(*rows)[i].name = StatementText(cxt, i, 1);
+		(*rows)[i].payload = StatementJsonb(cxt, i, 2);
+		(*rows)[i].restart = StatementJsonb(cxt, i, 3);
+	}
+	StorageLeave(&scope);
+	return count;
 }
 
 /*

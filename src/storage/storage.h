@@ -307,6 +307,14 @@ typedef struct InboxRow
 	Jsonb	   *payload;
 } InboxRow;
 
+/* A signal that starts the next run. */
+typedef struct RestartRow
+{
+	const char *name;
+	Jsonb	   *payload;
+	Jsonb	   *restart;
+} RestartRow;
+
 extern int64 InboxInsert(int64 chain, const char *kind, const char *name,
 						 Jsonb *payload);
 extern bool InboxUseKey(int64 chain, const char *key);
@@ -318,7 +326,11 @@ extern int	InboxTakeAll(int64 chain, const char *kind, Jsonb ***payloads);
 extern int	InboxList(int64 chain, Datum names, int limit, InboxRow **rows);
 extern void InboxDelete(const int64 *mids, int count);
 extern const char *InboxControl(int64 chain, Jsonb **payload);
-extern uint64 InboxDrop(int64 iid);
+extern int64 InboxDrop(int64 iid, bool keep_restarts, bool *restarts);
+extern bool InboxLockEnded(int64 iid);
+extern void InboxInsertRestart(int64 chain, const char *name, Jsonb *payload,
+							   Jsonb *restart);
+extern int	InboxTakeRestarts(int64 iid, RestartRow **rows);
 extern int	InboxCloseChildren(int64 parent, int64 **chains);
 extern int	InboxOrphans(const int64 *chains, int count, int64 **iids);
 
