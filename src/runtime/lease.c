@@ -41,7 +41,7 @@
  */
 #define LEASE_LOCK_CLASS	0x4457	/* key: the lease */
 #define INSTANCE_LOCK_CLASS	0x4458	/* key: the iid */
-#define PIN_LOCK_CLASS		0x4459	/* key: hash of the name */
+#define PIN_LOCK_CLASS		0x445A	/* key: hash of the name */
 
 /*
  * The upper bits of a lease are the timeline it was taken on: a lease of
