@@ -24,7 +24,9 @@
 #include "compat.h"
 #include "durable.h"
 #include "engine/binding.h"
+#include "engine/child.h"
 #include "engine/definition.h"
+#include "engine/internal.h"
 #include "engine/lint.h"
 #include "engine/retry.h"
 #include "engine/sandbox.h"
@@ -194,6 +196,11 @@ durable_register(PG_FUNCTION_ARGS)
 				 errmsg("a workflow that events start must have one parameter of type jsonb"),
 				 errdetail("It gets the event.")));
 	ArgCheckName(row.name, "name");
+	if (InternalIs(row.name))
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("names that begin with \"%s\" are reserved", INTERNAL_PREFIX),
+				 errhint("Give the workflow another name.")));
 	check_source(fn, SandboxModeFromText(row.sandbox));
 	notice_procedure(fn, SandboxModeFromText(row.sandbox));
 

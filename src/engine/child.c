@@ -46,8 +46,6 @@ internal_input(Activation *a, const Command *command)
 	JsonObjectAddText(&input, "activity", command->name);
 	JsonObjectAdd(&input, "args", command->args);
 	JsonObjectAdd(&input, "call", JsonGet(command->options, "call"));
-	JsonObjectAddNumber(&input, "owner", a->instance->workflow_owner);
-	JsonObjectAdd(&input, "activity_retry", a->instance->activity_retry);
 	return JsonObjectEnd(&input);
 }
 

@@ -63,17 +63,22 @@ find_function(const char *workflow)
 
 /*
  * InternalDescribe: function and arguments of the instance's body.  Whose
- * activities it calls, and by which policy, is the parent's.
+ * activities it calls, and by which policy, is the parent's; that is asked
+ * there, not of the input, which nobody could vouch for.
  */
 void
 InternalDescribe(Activation *a)
 {
+	InstanceRow *parent = InstanceLoad(a->instance->parent);
+
+	if (parent == NULL)
+		elog(ERROR, "instance \"%s\" has no parent", a->instance->id);
 	a->function = FunctionDescribe(find_function(a->instance->workflow),
 								   "workflow");
 	a->function->whole = true;
 	a->arguments = ArgumentsBind(a->function, a->input);
-	a->instance->workflow_owner = (Oid) JsonGetInt(a->input, "owner");
-	a->instance->activity_retry = JsonGet(a->input, "activity_retry");
+	a->instance->workflow_owner = parent->workflow_owner;
+	a->instance->activity_retry = parent->activity_retry;
 }
 
 /* ------------------------------------------------------------------

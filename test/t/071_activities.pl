@@ -443,7 +443,7 @@ for my $fault ('SIGKILL', 'immediate stop', 'fast stop')
 # Timers of remote attempts in the background: the heartbeat that does not come
 # (D9), and an attempt of unknown outcome that is undone on request (F1).
 sql(<<'SQL');
-SELECT durable_register_activity('silent', queue => 'mail', heartbeat => '300 ms', retry => durable_retry_policy(max_attempts => 2, initial => '1 ms'),
+SELECT durable_register_activity('silent', queue => 'mail', heartbeat => '2 s', retry => durable_retry_policy(max_attempts => 2, initial => '1 ms'),
 	compensate => 'undo_silent', compensate_attempted => true);
 CREATE FUNCTION undo_silent(step jsonb) RETURNS void LANGUAGE sql
 AS $$INSERT INTO effect VALUES (durable_instance_id(), 'undo ' || step::text)$$;
@@ -453,9 +453,9 @@ SELECT durable_start('silences', id => 'silences');
 SQL
 is(take_task(), 'silent|["s"]|1', 'a client has it');
 # longer than the heartbeat, but it is heard of
-for (1 .. 8)
+for (1 .. 12)
 {
-	select undef, undef, undef, 0.1;
+	select undef, undef, undef, 0.2;
 	sql('SELECT durable_task_heartbeat(token) FROM client');
 }
 is(sql("SELECT state, attempts FROM durable.steps WHERE id = 'silences'"), 'queued|0', 'who is heard of is left alone');
