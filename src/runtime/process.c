@@ -9,13 +9,18 @@
 
 #include <limits.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "runtime/process.h"
@@ -122,4 +127,33 @@ ProcessSleep(ProcessWait wait, long milliseconds)
 		ProcessConfigFile(PGC_SIGHUP);
 	}
 	return (events & WL_LATCH_SET) != 0;
+}
+
+/*
+ * ProcessWhyNot: why a role cannot have workers here, or NULL.  A worker that fails
+ * to start tells nobody.
+ */
+char *
+ProcessWhyNot(Oid role)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+	Form_pg_authid form;
+	char	   *reason = NULL;
+
+	if (!HeapTupleIsValid(tuple))
+		return psprintf("WF005: role %u does not exist any more", role);
+	form = (Form_pg_authid) GETSTRUCT(tuple);
+	if (COMPAT_LOGIN_NEEDED && !form->rolcanlogin)
+		reason = psprintf("WF005: role \"%s\" may not log in. Let it, or register the workflow with run_as => 'owner'.",
+						  NameStr(form->rolname));
+	else if (!form->rolsuper &&
+			 compat_database_aclcheck(MyDatabaseId, role, ACL_CONNECT) != ACLCHECK_OK)
+		reason = psprintf("WF005: role \"%s\" has no CONNECT on this database",
+						  NameStr(form->rolname));
+	else if (compat_namespace_aclcheck(get_namespace_oid("durable", false),
+									   role, ACL_USAGE) != ACLCHECK_OK)
+		reason = psprintf("WF005: role \"%s\" has no USAGE on schema durable",
+						  NameStr(form->rolname));
+	ReleaseSysCache(tuple);
+	return reason;
 }

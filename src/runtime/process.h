@@ -27,6 +27,7 @@ extern void ProcessBegin(void);
 extern void ProcessCommit(void);
 extern uint32 ProcessWaitEvent(ProcessWait wait);
 extern bool ProcessSleep(ProcessWait wait, long milliseconds);
+extern char *ProcessWhyNot(Oid role);
 extern bool IsDurableWorker;
 
 extern PGDLLEXPORT void DurableLauncherMain(Datum arg);

@@ -14,20 +14,15 @@
 
 #include <limits.h>
 
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
-#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 #include "compat.h"
 #include "durable.h"
@@ -245,35 +240,6 @@ free_dead_slots(void)
 }
 
 /*
- * why_not: why a role cannot have workers here, or NULL.  A worker that fails
- * to start tells nobody.
- */
-static char *
-why_not(Oid role)
-{
-	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
-	Form_pg_authid form;
-	char	   *reason = NULL;
-
-	if (!HeapTupleIsValid(tuple))
-		return psprintf("WF005: role %u does not exist any more", role);
-	form = (Form_pg_authid) GETSTRUCT(tuple);
-	if (COMPAT_LOGIN_NEEDED && !form->rolcanlogin)
-		reason = psprintf("WF005: role \"%s\" may not log in. Let it, or register the workflow with run_as => 'owner'.",
-						  NameStr(form->rolname));
-	else if (!form->rolsuper &&
-			 compat_database_aclcheck(MyDatabaseId, role, ACL_CONNECT) != ACLCHECK_OK)
-		reason = psprintf("WF005: role \"%s\" has no CONNECT on this database",
-						  NameStr(form->rolname));
-	else if (compat_namespace_aclcheck(get_namespace_oid("durable", false),
-									   role, ACL_USAGE) != ACLCHECK_OK)
-		reason = psprintf("WF005: role \"%s\" has no USAGE on schema durable",
-						  NameStr(form->rolname));
-	ReleaseSysCache(tuple);
-	return reason;
-}
-
-/*
  * count_workers: of a role, or all of the database.
  */
 static int
@@ -484,7 +450,7 @@ is_passing(Oid role, int unclaimed)
 static void
 serve_role(Oid role, int unclaimed)
 {
-	char	   *reason = why_not(role);
+	char	   *reason = ProcessWhyNot(role);
 	int			woken;
 
 	if (reason != NULL)

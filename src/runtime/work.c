@@ -121,7 +121,9 @@ claim_hinted(Oid role, int64 **iids)
 	MessageMeans means = MESSAGE_FOR_SCHEDULER;
 
 	WorkHint = 0;
-	if (WorkSlot->solo_iid == 0 && Shared->solo_iid == 0)
+	/* one that was locked out since we were started is to be held */
+	if (WorkSlot->solo_iid == 0 && Shared->solo_iid == 0 &&
+		ProcessWhyNot(role) == NULL)
 		means = MessageLook(chain, role, &iid);
 	/* durable_run has it: to insert would be to wait for its transaction */
 	if (means == MESSAGE_WAKES && LeaseIsInHand(iid))
