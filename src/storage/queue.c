@@ -43,13 +43,14 @@ static Statement delete_unclaimed = {
 	1, {INT8OID}, NULL
 };
 
+/* Arrays, not joins: these are planned without knowing how few they are. */
 static Statement claim_next = {
-	"WITH next AS (SELECT r.iid, r.priority FROM durable_internal.ready r"
-	" WHERE r.run_as = $1 AND r.lease IS NULL AND (NOT r.suspect OR $3)"
-	" ORDER BY r.priority DESC, r.iid LIMIT $4 FOR UPDATE SKIP LOCKED),"
-	" claimed AS (UPDATE durable_internal.ready u"
+	"WITH claimed AS (UPDATE durable_internal.ready u"
 	" SET lease = $2, leased_at = pg_catalog.clock_timestamp()"
-	" FROM next WHERE u.iid = next.iid RETURNING u.iid, u.priority)"
+	" WHERE u.iid = ANY (ARRAY(SELECT r.iid FROM durable_internal.ready r"
+	" WHERE r.run_as = $1 AND r.lease IS NULL AND (NOT r.suspect OR $3)"
+	" ORDER BY r.priority DESC, r.iid LIMIT $4 FOR UPDATE SKIP LOCKED))"
+	" RETURNING u.iid, u.priority)"
 	" SELECT iid FROM claimed ORDER BY priority DESC, iid",
 	4, {OIDOID, INT8OID, BOOLOID, INT4OID}, NULL
 };
@@ -129,13 +130,13 @@ static Statement clear_timer = {
  * the driver sets it again if the instance then waits for it still.
  */
 static Statement fire_due = {
-	"WITH due AS (DELETE FROM durable_internal.timer WHERE iid IN"
-	" (SELECT t.iid FROM durable_internal.timer t"
+	"WITH due AS (DELETE FROM durable_internal.timer WHERE iid = ANY (ARRAY"
+	"(SELECT t.iid FROM durable_internal.timer t"
 	" WHERE t.wake_at <= pg_catalog.clock_timestamp() AND ($1 = 0 OR t.run_as = $1)"
-	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING iid),"
+	" ORDER BY t.wake_at LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING iid),"
 	" made AS (INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
-	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM due"
-	" JOIN durable_internal.instance i ON i.iid = due.iid"
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM due CROSS JOIN LATERAL"
+	" (SELECT l.* FROM durable_internal.instance l WHERE l.iid = due.iid OFFSET 0) i"
 	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
 	" ON CONFLICT (iid) DO NOTHING)"
 	" SELECT 1 FROM due",
@@ -160,12 +161,12 @@ static Statement fire_due = {
 	" WHERE m.chain = i.chain AND m.kind = '" kind "' OFFSET 0)"
 
 #define HAS_AWAITED \
-	" EXISTS (SELECT 1 FROM pg_catalog.unnest(i.awaits) AS w (what)" \
-	" JOIN durable_internal.inbox m ON m.chain = i.chain" \
+	" EXISTS (SELECT 1 FROM pg_catalog.unnest(i.awaits) AS w (what) CROSS JOIN LATERAL" \
+	" (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
 	" AND m.kind = pg_catalog.split_part(w.what, ':', 1)" \
 	" AND m.name = pg_catalog.substr(w.what, pg_catalog.strpos(w.what, ':') + 1)" \
-	" WHERE m.kind <> 'event' OR i.awaits_filter IS NULL" \
-	" OR m.payload -> 'data' @> i.awaits_filter OFFSET 0)"
+	" AND (m.kind <> 'event' OR i.awaits_filter IS NULL" \
+	" OR m.payload -> 'data' @> i.awaits_filter) OFFSET 0) m OFFSET 0)"
 
 #define WAKES \
 	" (" HAS_OF_KIND("cancel") " OR" HAS_OF_KIND("terminate") \
