@@ -69,16 +69,12 @@ find_function(const char *workflow)
 void
 InternalDescribe(Activation *a)
 {
-	InstanceRow *parent = InstanceLoad(a->instance->parent);
-
-	if (parent == NULL)
-		elog(ERROR, "instance \"%s\" has no parent", a->instance->id);
 	a->function = FunctionDescribe(find_function(a->instance->workflow),
 								   "workflow");
 	a->function->whole = true;
 	a->arguments = ArgumentsBind(a->function, a->input);
-	a->instance->workflow_owner = parent->workflow_owner;
-	a->instance->activity_retry = parent->activity_retry;
+	a->instance->workflow_owner = WorkflowOwner(a->instance->parent,
+												&a->instance->activity_retry);
 }
 
 /* ------------------------------------------------------------------

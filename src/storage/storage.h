@@ -102,6 +102,7 @@ typedef struct ActivityRow
 	char	   *served_by_name;
 } ActivityRow;
 
+extern Oid	WorkflowOwner(int64 iid, Jsonb **activity_retry);
 extern ActivityRow *ActivityFind(Oid workflow_owner, Oid run_as,
 								 const char *name);
 extern void ActivityStore(const ActivityRow *row);

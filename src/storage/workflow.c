@@ -76,6 +76,12 @@ static Statement live_instances = {
 	1, {TEXTOID}, NULL
 };
 
+static Statement owner_of_instance = {
+	"SELECT w.owner, w.activity_retry FROM durable_internal.instance i"
+	" JOIN durable_internal.workflow w ON w.name = i.workflow WHERE i.iid = $1",
+	1, {INT8OID}, NULL
+};
+
 static Statement find_activity = {
 	"SELECT a.name, a.owner, a.owner_name::text, a.function, a.retry, a.compensate,"
 	" a.start_to_close, a.schedule_to_close, a.heartbeat, a.schedule_to_start, a.queue, a.served_by,"
@@ -248,6 +254,30 @@ WorkflowHasLiveInstances(const char *name)
 	Datum		values[1] = {TextDatum(name)};
 
 	return StatementRun(&live_instances, values, NULL) > 0;
+}
+
+/*
+ * WorkflowOwner: whose workflow an instance is of (InvalidOid: of none any more),
+ * and the policy of its activities.
+ */
+Oid
+WorkflowOwner(int64 iid, Jsonb **activity_retry)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	StorageScope scope;
+	Datum		values[1] = {Int64GetDatum(iid)};
+	Oid			owner = InvalidOid;
+	bool		isnull;
+
+	*activity_retry = NULL;
+	StorageEnter(&scope);
+	if (StatementExecute(&owner_of_instance, values, NULL) == 1)
+	{
+		owner = DatumGetObjectId(StatementColumn(0, 1, &isnull));
+		*activity_retry = StatementJsonb(cxt, 0, 2);
+	}
+	StorageLeave(&scope);
+	return owner;
 }
 
 /*
