@@ -120,3 +120,13 @@ BEGIN
 END $$;
 SELECT durable_register('maps'), durable_register('asks'), durable_register('spawns', sandbox => 'off');
 SELECT durable_register_activity('remote', queue => 'bench');
+
+-- Many steps behind a wait, so that the function can be replaced in between.
+CREATE FUNCTION later_steps(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_wait_signal('go');
+    FOR i IN 1..n LOOP
+        PERFORM durable_call('nothing', jsonb_build_array(i));
+    END LOOP;
+END $$;
+SELECT durable_register('later_steps');
