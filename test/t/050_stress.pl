@@ -1,5 +1,5 @@
 # A race hunt: starts, signals, durable_work() and durable_run() of sessions,
-# cancels and ends of workers, of the scheduler and the launcher, all at random
+# new definitions of the workflows, cancels and ends of workers, of the scheduler and the launcher, all at random
 # for some seconds (DURABLE_STRESS_SECONDS; "make stress" takes a minute).  In
 # the end every instance has completed, every step has had its effect once
 # (A7, A8, A9), no message is lost or received twice (E3), and no history has
@@ -57,6 +57,7 @@ BEGIN
 		PERFORM durable_wait_signal('go', timeout => '300 ms');
 	END LOOP;
 END $$;
+CREATE TABLE body AS SELECT proname, prosrc FROM pg_proc WHERE proname IN ('by_function', 'by_procedure');
 SELECT durable_register(w, activity_retry => durable_retry_policy(max_attempts => 50, initial => '5 ms', max_interval => '20 ms'))
   FROM unnest('{by_function,by_procedure}'::text[]) w;
 SQL
@@ -115,6 +116,18 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'WF005' THEN
 END $$;
 SQL
+	# the same again, as another definition
+	deploy => <<'SQL',
+DO $$
+DECLARE
+	what text := (ARRAY['FUNCTION by_function() RETURNS jsonb', 'PROCEDURE by_procedure()'])[1 + floor(random() * 2)::int];
+BEGIN
+	EXECUTE format('CREATE OR REPLACE %s LANGUAGE plpgsql AS %L', what,
+		(SELECT prosrc FROM body WHERE what LIKE '%' || proname || '%') || ' /* ' || random() || ' */');
+-- two at once
+EXCEPTION WHEN internal_error OR unique_violation THEN
+END $$;
+SQL
 	disturb => <<'SQL',
 SELECT CASE WHEN random() < 0.5 THEN pg_cancel_backend(pid) ELSE pg_terminate_backend(pid) END
   FROM pg_stat_activity
@@ -126,7 +139,7 @@ SQL
 );
 my %weight = (
 	start => 4, signal => 8, run => 1, work => 1, disturb => 1,
-	cancel => 1, pause => 1, resume => 2);
+	cancel => 1, pause => 1, resume => 2, deploy => 1);
 my @files;
 foreach my $name (sort keys %scripts)
 {
@@ -178,8 +191,13 @@ SELECT (SELECT count(*) FROM sent) -
        (SELECT count(*) FROM durable_internal.inbox WHERE kind = 'signal')
 SQL
 	'0', 'every signal was received once or was dropped with the end');
+cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM durable.workflows'), '>', 4, 'there were new versions');
+ok( $node->poll_query_until('postgres',
+		q{SELECT count(*) = 0 FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace}),
+	'no copy of a definition is left');
 unlike(slurp_file($node->logfile), qr/PANIC|was terminated by signal|lacks position/, 'the server kept its calm');
-note($node->safe_psql('postgres', 'SELECT count(*) FROM durable.instances') . " instances, $transactions transactions");
+note($node->safe_psql('postgres', 'SELECT count(*) FROM durable.instances') . " instances, $transactions transactions, "
+	  . $node->safe_psql('postgres', 'SELECT count(*) FROM durable.workflows') . ' versions');
 
 $node->stop;
 done_testing();
