@@ -103,6 +103,17 @@ SELECT * FROM durable_check('flow', history => :'completes');
 SELECT * FROM durable_check('flow', history => :'first_run');
 -- the workflow need not be registered where it is checked
 SELECT * FROM durable_check('elsewhere', 'good', history => :'waits');
+-- a long one is exported whole
+CREATE FUNCTION long(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+    FOR i IN 1..n LOOP PERFORM durable_call('act', jsonb_build_array(repeat('long ', i))); END LOOP;
+    RETURN n;
+END $$;
+SELECT durable_register('long'), durable_start('long', '300', id => 'long');
+CALL durable_work();
+SELECT jsonb_array_length(e -> 'events') AS events, jsonb_path_query_array(e, '$.events[300].args') = jsonb_build_array(jsonb_build_array(repeat('long ', 300))) AS same,
+       (SELECT verdict FROM durable_check('long', history => e)) AS verdict
+  FROM durable_export('long') e;
+DELETE FROM effect WHERE what LIKE 'long%';
 
 -- as in a body that was compensated, or has handlers, or was forked or cancelled
 CREATE FUNCTION undo() RETURNS void LANGUAGE sql AS '';

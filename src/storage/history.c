@@ -137,6 +137,7 @@ scan(Statement *statement, int64 iid, MemoryContext cxt,
 	for (uint64 i = 0; i < rows; i++)
 	{
 		HistoryRow	row = {0};
+		MemoryContext old;
 
 		row.seq = number_or_zero(i, 1);
 		row.position = number_or_zero(i, 2);
@@ -151,14 +152,17 @@ scan(Statement *statement, int64 iid, MemoryContext cxt,
 		row.wake_at = StatementTime(i, 11);
 		row.started_at = StatementTime(i, 12);
 		row.at = StatementTime(i, 13);
+		/* what the visitor makes of it must outlive SPI */
+		old = MemoryContextSwitchTo(cxt);
 		visitor(&row, arg);
+		MemoryContextSwitchTo(old);
 	}
 	StorageLeave(&scope);
 }
 
 /*
  * HistoryScan: visit an instance's rows in order; what they point to is
- * copied into the given context.
+ * copied into the given context, which is the visitor's.
  */
 void
 HistoryScan(int64 iid, MemoryContext cxt, HistoryVisitor visitor, void *arg)
