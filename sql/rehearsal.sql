@@ -153,6 +153,35 @@ SELECT durable_check('flow', history => '{"format": 1, "id": "x", "workflow": "x
 SELECT durable_check('flow', history => jsonb_set(:'waits', '{events,1,position}', '7'));
 SELECT durable_check('flow', history => jsonb_set(:'waits', '{events,1,event}', '"NoSuchEvent"'));
 SELECT durable_check('flow', history => jsonb_set(:'waits', '{events,0,data}', '{"role": "postgres"}'));
+-- what was tampered with is refused, whatever it is, before anything relies on it
+CREATE FUNCTION tamper(history jsonb, event text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    said text;
+    events jsonb := history -> 'events';
+BEGIN
+    events := events || (jsonb_build_object('seq', jsonb_array_length(events) + 1, 'at', '2020-01-01') || event::jsonb);
+    SELECT verdict INTO said FROM durable_check('flow', history => jsonb_set(history, '{events}', events));
+    RETURN said;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS said = PG_EXCEPTION_DETAIL;
+    RETURN said;
+END $$;
+SELECT event, tamper(:'waits', event) FROM unnest(ARRAY[
+    '{"event": "VersionMarked", "data": {"version": 1}}',
+    '{"event": "WorkflowRetried", "data": {"position": -2}}',
+    '{"event": "WorkflowRetried", "data": {"position": 3000000000}}',
+    '{"event": "WorkflowForked", "data": {"through": -7}}',
+    '{"event": "CompensationsCarried", "data": {}}',
+    '{"event": "ActivityCompleted", "position": 3, "name": "act"}',
+    '{"event": "ActivityCompleted", "position": 3, "step_id": "act"}',
+    '{"event": "ActivityCompleted", "position": -1, "name": "act", "step_id": "act"}',
+    '{"event": "ActivityFailed", "position": 3, "name": "act", "step_id": "act", "error": 1}',
+    '{"event": "TimerExpired", "position": 2, "name": "go"}',
+    '{"event": "SignalReceived", "position": 2, "name": "go"}',
+    '{"event": "WorkflowCompleted", "position": 2, "name": "go"}',
+    '{"event": "WorkflowCompleted", "at": "infinity"}',
+    '{"event": "WorkflowStarted"}'
+]) event;
 
 -- in a session that is not the role's alone nothing of others is run
 CREATE ROLE regress_durable_checks;

@@ -169,15 +169,24 @@ static const struct
 };
 
 static int
-find_event(const char *event)
+try_find_event(const char *event)
 {
 	for (int i = 0; i < lengthof(command_events); i++)
 	{
 		if (strcmp(event, command_events[i].event) == 0)
 			return i;
 	}
-	elog(ERROR, "unexpected event \"%s\" of a command", event);
-	return 0;					/* keep compiler quiet */
+	return -1;
+}
+
+static int
+find_event(const char *event)
+{
+	int			i = try_find_event(event);
+
+	if (i < 0)
+		elog(ERROR, "unexpected event \"%s\" of a command", event);
+	return i;
 }
 
 /*
@@ -422,6 +431,89 @@ apply_other(Activation *a, const HistoryRow *row)
 }
 
 /*
+ * is_compensation: of one that is under way.
+ */
+static bool
+is_compensation(const Activation *a, const HistoryRow *row)
+{
+	return a->closing != NULL && strncmp(row->event, "Compensation", 12) == 0;
+}
+
+/*
+ * flaw_of_command: what is wrong with a row of a command, or NULL.
+ */
+static const char *
+flaw_of_command(const Activation *a, const HistoryRow *row)
+{
+	int			i = try_find_event(row->event);
+	CommandKind kind;
+
+	if (i < 0)
+		return "is not one of a command";
+	if (command_events[i].state == COMMAND_FAILED &&
+		JsonGetText(row->error, "message") == NULL)
+		return "has no error";
+	if (is_compensation(a, row))
+		return command_events[i].kind == COMMAND_UNDO ? NULL : "comes too late";
+	if (row->position < 1 || row->position > a->ncommands + 1)
+		return "has a position that is not the next";
+	if (row->name == NULL)
+		return "has no name";
+	kind = command_events[i].kind;
+	if (row->position > a->ncommands)
+		return row->step_id == NULL &&
+			(kind == COMMAND_ACTIVITY || kind == COMMAND_SPAWN) ?
+			"has no step" : NULL;
+	/* what a spawned activity comes to is told as of any */
+	if (kind != a->commands[row->position - 1]->kind &&
+		!(kind == COMMAND_ACTIVITY &&
+		  a->commands[row->position - 1]->kind == COMMAND_SPAWN))
+		return "is of another command";
+	return NULL;
+}
+
+static bool
+has_position(const HistoryRow *row, const char *key)
+{
+	int64		position = JsonGetInt(row->data, key);
+
+	return position >= 0 && position <= PG_INT32_MAX;
+}
+
+/*
+ * flaw_of_other: the same of another row.
+ */
+static const char *
+flaw_of_other(const HistoryRow *row)
+{
+	if (strcmp(row->event, "VersionMarked") == 0 && row->name == NULL)
+		return "has no name";
+	if ((strcmp(row->event, "WorkflowRetried") == 0 &&
+		 !has_position(row, "position")) ||
+		(strcmp(row->event, "WorkflowForked") == 0 &&
+		 !has_position(row, "through")))
+		return "has no position";
+	if (strcmp(row->event, "CompensationsCarried") == 0 &&
+		JsonGet(row->data, "list") == NULL)
+		return "has no list";
+	return NULL;
+}
+
+/*
+ * ActivationFlaw: why the row cannot be the next one of this history, or NULL.
+ *
+ * Rows of ours are sound, as long as nobody else writes them.  Who reads what
+ * comes from elsewhere asks first: all that is read later is relied upon.
+ */
+const char *
+ActivationFlaw(const Activation *a, const HistoryRow *row)
+{
+	if (row->seq == 1)
+		return NULL;
+	return row->position != 0 ? flaw_of_command(a, row) : flaw_of_other(row);
+}
+
+/*
  * ActivationReadRow: the next row of the history; what it points to is in the
  * history's context.
  */
@@ -438,7 +530,7 @@ ActivationReadRow(const HistoryRow *row, void *arg)
 		a->settings = SettingsRead(row->data);
 		a->started_at = row->at;
 	}
-	else if (a->closing != NULL && strncmp(row->event, "Compensation", 12) == 0)
+	else if (is_compensation(a, row))
 		apply_row(CompensationFind(a, row->position), row);
 	else if (row->position > 0)
 		apply_row(command_of_row(a, row), row);

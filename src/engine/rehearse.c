@@ -147,6 +147,7 @@ static void
 import_row(Activation *a, Jsonb *event, int seq)
 {
 	HistoryRow	row = {0};
+	const char *flaw;
 
 	if (!JB_ROOT_IS_OBJECT(event))
 		refuse_export("An event is no object.");
@@ -165,8 +166,10 @@ import_row(Activation *a, Jsonb *event, int seq)
 	row.wake_at = read_time(event, "wake_at");
 	row.started_at = read_time(event, "started_at");
 	row.at = read_time(event, "at");
-	if (row.at == 0 || (row.position > 0 && row.name == NULL))
-		refuse_export(psprintf("Event %d has no time or no name.", seq));
+	if (row.at == 0 || TIMESTAMP_NOT_FINITE(row.at))
+		refuse_export(psprintf("Event %d has no time.", seq));
+	if ((flaw = ActivationFlaw(a, &row)) != NULL)
+		refuse_export(psprintf("Event %d (%s) %s.", seq, row.event, flaw));
 	if (seq == 1 && (row.args == NULL || row.data == NULL ||
 					 !JB_ROOT_IS_OBJECT(row.data)))
 		refuse_export("The first event has no input or no settings.");

@@ -288,6 +288,7 @@ extern Activation *CurrentActivation;
 /* activation.c */
 extern Activation *ActivationCreate(Transactions *tx, int64 lease);
 extern void ActivationForgetHistory(Activation *a);
+extern const char *ActivationFlaw(const Activation *a, const HistoryRow *row);
 extern void ActivationReadRow(const HistoryRow *row, void *arg);
 extern void ActivationReadHistory(Activation *a);
 extern TimestampTz ActivationStamp(Activation *a);

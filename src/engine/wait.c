@@ -120,7 +120,7 @@ durable_wait_signal(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		request.wake_at = WaitFromNow(PG_GETARG_DATUM(1), "timeout");
 	command = ReplayFinished(a, ReplayCommand(a, &request));
-	if (command->state == COMMAND_TIMED_OUT)
+	if (command->result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(command->result);
 }
@@ -183,7 +183,7 @@ durable_wait_event(PG_FUNCTION_ARGS)
 		request.args = JsonObjectEnd(&args);
 	}
 	command = ReplayFinished(a, ReplayCommand(a, &request));
-	if (command->state == COMMAND_TIMED_OUT)
+	if (command->result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(command->result);
 }
