@@ -14,8 +14,8 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -27,8 +27,11 @@
 #include "durable.h"
 #include "engine/binding.h"
 #include "engine/definition.h"
+#include "engine/failure.h"
 #include "engine/lint_handlers.h"
+#include "engine/replay.h"
 #include "engine/sandbox.h"
+#include "engine/settings.h"
 
 /* The hash of a function's definition, known since some generation. */
 typedef struct HashEntry
@@ -92,7 +95,8 @@ char *
 DefinitionText(Oid function)
 {
 	static const char *const settings[][2] = {
-		{"search_path", "pg_catalog"}, {"quote_all_identifiers", "off"},
+		/* temporary types last, so that they hide none */
+		{"search_path", "pg_catalog, pg_temp"}, {"quote_all_identifiers", "off"},
 		{"TimeZone", "UTC"}, {"DateStyle", "ISO"},
 		{"IntervalStyle", "postgres"}, {"bytea_output", "hex"},
 		{"extra_float_digits", "1"}, {"lc_monetary", "C"}
@@ -154,6 +158,49 @@ DefinitionOfHandler(Oid function, const char *name)
 }
 
 /*
+ * find_handler: the function of that name, as the workflow's owner sees it, or
+ * InvalidOid.  Who happens to ask need not have the right to look into its
+ * schema, and types that are gone are no error of the workflow.
+ */
+static Oid
+find_handler(const WorkflowRow *workflow, const char *name)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner resources = CurrentResourceOwner;
+	volatile Oid function = InvalidOid;
+	Oid			user;
+	int			security_context;
+
+	GetUserIdAndSecContext(&user, &security_context);
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		SetUserIdAndSecContext(workflow->owner,
+							   security_context | SECURITY_LOCAL_USERID_CHANGE);
+		function = FunctionTryResolve(name, "handler");
+		SetUserIdAndSecContext(user, security_context);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		ContextSet(CurrentContext);
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (ErrorIsCancel(error) || ErrorIsEnvironment(error))
+			ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = resources;
+	return function;
+}
+
+/*
  * store_handler: if the workflow's owner could have written it.  Others'
  * functions are bound when they are called: who is allowed to call one is not
  * allowed to keep it.
@@ -162,10 +209,9 @@ static void
 store_handler(const WorkflowRow *workflow, const char *function_name,
 			  const char *name)
 {
-	Oid			function = FunctionTryResolve(function_name, "handler");
+	Oid			function = find_handler(workflow, function_name);
 
-	if (OidIsValid(function) &&
-		has_privs_of_role(workflow->owner, FunctionOwner(function)))
+	if (OidIsValid(function) && FunctionIsOf(function, workflow->owner))
 		(void) HandlerStore(workflow->name, workflow->version,
 							DefinitionOfHandler(function, name));
 }
@@ -200,7 +246,7 @@ handlers_have_changed(const WorkflowRow *row)
 	foreach(lc, HandlersOf(row->name, row->version))
 	{
 		DefinitionRow *handler = lfirst(lc);
-		Oid			function = FunctionTryResolve(handler->function, "handler");
+		Oid			function = find_handler(row, handler->function);
 
 		if (!OidIsValid(function) ||
 			strcmp(DefinitionHash(function), handler->hash) != 0)
@@ -297,6 +343,7 @@ add_version(const char *workflow)
 	WorkflowRow *row;
 	WorkflowRow known;
 	Oid			function;
+	int			level;
 
 	WorkflowLock();
 	row = WorkflowFind(workflow);
@@ -310,8 +357,30 @@ add_version(const char *workflow)
 	if (row->version == known.version)
 		return row;
 	WorkflowStoreVersion(row);
+	/* names mean what they do to the workflow, whoever has noticed */
+	level = SettingsEnter(SettingsRead(row->settings));
 	DefinitionStoreHandlers(row, function, &known);
+	SettingsLeave(level);
+	/* the version is its function's owner's, the workflow is whose it was */
+	row->owner = known.owner;
+	row->owner_name = known.owner_name;
 	return row;
+}
+
+/*
+ * DefinitionCheckSame: a workflow that was unregistered, and a new one of its
+ * name, perhaps of a stranger, have nothing to do with each other.
+ */
+void
+DefinitionCheckSame(const WorkflowRow *current, int version)
+{
+	if (version < current->since)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("workflow \"%s\" is not the one that the instance was started with",
+						current->name),
+				 errdetail("That was unregistered."),
+				 errhint("Let the instance run on the definition it began on, with definition => 'pinned', or start another one.")));
 }
 
 /*

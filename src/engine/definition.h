@@ -13,6 +13,7 @@
 extern char *DefinitionText(Oid function);
 extern const char *DefinitionHash(Oid function);
 extern WorkflowRow *DefinitionRefresh(WorkflowRow *row);
+extern void DefinitionCheckSame(const WorkflowRow *current, int version);
 extern bool DefinitionIsFresh(const char *workflow, int version);
 extern void DefinitionSet(WorkflowRow *row, Oid function,
 						  const WorkflowRow *known);

@@ -570,6 +570,23 @@ FunctionOwner(Oid function)
 }
 
 /*
+ * FunctionIsOf
+ *		Is it the role's own, or one of a role that it is a member of?
+ *
+ * A superuser has the rights of all roles, and so would vouch for what anybody
+ * has written: here only memberships count that were granted.
+ */
+bool
+FunctionIsOf(Oid function, Oid role)
+{
+	Oid			owner = FunctionOwner(function);
+
+	return owner == role ||
+		(is_member_of_role_nosuper(role, owner) &&
+		 has_privs_of_role(role, owner));
+}
+
+/*
  * FunctionCheckOwner
  *		The function must still belong to the role that registered it: the
  *		name alone could be another's by now.
@@ -577,7 +594,7 @@ FunctionOwner(Oid function)
 void
 FunctionCheckOwner(const DurableFunction *fn, Oid owner)
 {
-	if (!has_privs_of_role(owner, FunctionOwner(fn->oid)))
+	if (!FunctionIsOf(fn->oid, owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_UNDEFINED),
 				 errmsg("function %s does not belong to role \"%s\", which registered it as %s",

@@ -424,8 +424,7 @@ learn(Activation *a, Oid function, const char *name)
 {
 	InstanceRow *instance = a->instance;
 
-	if (a->tx != NULL &&
-		has_privs_of_role(instance->workflow_owner, FunctionOwner(function)) &&
+	if (a->tx != NULL && FunctionIsOf(function, instance->workflow_owner) &&
 		HandlerStore(instance->workflow, instance->version,
 					 DefinitionOfHandler(function, name)))
 		a->dirty = true;

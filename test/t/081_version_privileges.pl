@@ -212,6 +212,53 @@ is(as('app', q{SELECT durable_result('app folds')}), q{"owner's"}, 'and nothing 
 is(as('postgres', q{SELECT string_agg(function, ', ') FROM durable_internal.workflow_handler WHERE workflow = 'owner.folds' AND function LIKE 'mallory%'}),
 	'', 'a function that is not the owner\'s is not kept');
 
+# what a role names in its own instance of a superuser's workflow is not kept, and never comes to run as superuser
+as('postgres', <<'SQL');
+CREATE FUNCTION public.tally(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '"root''s"'::jsonb $$;
+CREATE FUNCTION public.root_folds() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_on_signal('add', 'tally');
+	PERFORM durable_wait_signal('go');
+	RETURN durable_state();
+END $$;
+SELECT durable_register('public.root_folds');
+SQL
+as('mallory', <<'SQL');
+CREATE FUNCTION mallory.tally(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT to_jsonb('mallory''s as ' || current_user) $$;
+SET search_path = mallory, public;
+SELECT durable_start('public.root_folds', id => 'mallory tallies');
+SQL
+becomes('mallory tallies', 'waiting_for_event');
+as('mallory', q{SELECT durable_signal('mallory tallies', 'add'), durable_signal('mallory tallies', 'go')});
+becomes('mallory tallies', 'completed');
+is(as('mallory', q{SELECT durable_result('mallory tallies')}), q{"mallory's as mallory"}, 'it runs in its own instance');
+as('postgres', q{SELECT durable_start('public.root_folds', id => 'root tallies')});
+becomes('root tallies', 'waiting_for_event');
+as('postgres', <<'SQL');
+DROP FUNCTION public.tally(jsonb, jsonb);
+SELECT durable_signal('root tallies', 'add'), durable_signal('root tallies', 'go');
+SQL
+becomes('root tallies', 'completed');
+is(as('postgres', q{SELECT durable_result('root tallies')}), q{"root's"}, 'a superuser\'s instance has the superuser\'s handler');
+
+# handlers may be where only the owner can look
+as('postgres', 'CREATE SCHEMA "inner" AUTHORIZATION owner');
+as('owner', <<'SQL');
+CREATE FUNCTION "inner".fold(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '"inner"'::jsonb $$;
+CREATE FUNCTION owner.inner_folds() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_on_signal('add', '"inner".fold');
+	PERFORM durable_wait_signal('go');
+	RETURN durable_state();
+END $$;
+SELECT durable_register('owner.inner_folds', run_as => 'owner');
+SQL
+as('app', q{SELECT durable_start('owner.inner_folds', id => 'inner')});
+becomes('inner', 'waiting_for_event');
+as('owner', q{SELECT durable_signal('inner', 'add'), durable_signal('inner', 'go')});
+becomes('inner', 'completed');
+is(as('owner', q{SELECT durable_result('inner')}), '"inner"', 'who starts a workflow need not see its handlers');
+
 #
 # The copies themselves are out of reach
 #
