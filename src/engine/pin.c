@@ -260,22 +260,6 @@ record_switch(Activation *a, const WorkflowRow *to)
 	a->phase = phase;
 }
 
-/*
- * check_same_workflow: a workflow that was unregistered, and a new one of its
- * name, perhaps of a stranger, have nothing to do with each other.
- */
-static void
-check_same_workflow(const InstanceRow *instance, const WorkflowRow *current)
-{
-	if (instance->version < current->since)
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("workflow \"%s\" is not the one that the instance was started with",
-						instance->workflow),
-				 errdetail("That was unregistered."),
-				 errhint("Let the instance run on the definition it began on, with definition => 'pinned', or start another one.")));
-}
-
 static void
 switch_to(Activation *a, const WorkflowRow *current)
 {
@@ -322,7 +306,7 @@ follow_policy(Activation *a)
 		 DefinitionIsFresh(instance->workflow, instance->version)))
 		return true;
 	current = StartFindWorkflow(instance->workflow);
-	check_same_workflow(instance, current);
+	DefinitionCheckSame(current, instance->version);
 	current = DefinitionRefresh(current);
 	if (!is_policy(instance, "hold"))
 		switch_to(a, current);

@@ -318,7 +318,9 @@ SettleContinue(Activation *a)
 
 	a->phase = PHASE_RESOLVE;
 	a->running = NULL;
-	workflow = DefinitionRefresh(StartFindWorkflow(instance->workflow));
+	workflow = StartFindWorkflow(instance->workflow);
+	DefinitionCheckSame(workflow, instance->version);
+	workflow = DefinitionRefresh(workflow);
 	row.args = StartFreezeInput(workflow, a->pass.result);
 	a->phase = PHASE_ENGINE;
 	SettingsLeave(level);

@@ -263,7 +263,10 @@ StartInstance(StartRequest *request)
 		workflow = internal_workflow(request->internal);
 	else
 	{
-		workflow = DefinitionRefresh(StartFindWorkflow(request->workflow));
+		workflow = StartFindWorkflow(request->workflow);
+		if (request->version != 0)
+			DefinitionCheckSame(workflow, request->version);
+		workflow = DefinitionRefresh(workflow);
 		/* the history of another version goes with the input of that one */
 		if (request->version == 0 || request->version == workflow->version)
 			input = StartFreezeInput(workflow, request->input);

@@ -77,8 +77,10 @@ static Statement live_instances = {
 };
 
 static Statement owner_of_instance = {
-	"SELECT w.owner, w.activity_retry FROM durable_internal.instance i"
-	" JOIN durable_internal.workflow w ON w.name = i.workflow WHERE i.iid = $1",
+	"SELECT v.owner, w.activity_retry FROM durable_internal.instance i"
+	" JOIN durable_internal.workflow w ON w.name = i.workflow"
+	" JOIN durable_internal.workflow_version v ON v.workflow = i.workflow AND v.version = i.version"
+	" WHERE i.iid = $1",
 	1, {INT8OID}, NULL
 };
 
@@ -257,7 +259,7 @@ WorkflowHasLiveInstances(const char *name)
 }
 
 /*
- * WorkflowOwner: whose workflow an instance is of (InvalidOid: of none any more),
+ * WorkflowOwner: whose code an instance runs (InvalidOid: nobody's any more),
  * and the policy of its activities.
  */
 Oid

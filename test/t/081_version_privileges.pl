@@ -177,6 +177,54 @@ as('app', q{SELECT durable_resume('given up', definition => 'pinned')});
 becomes('given up', 'failed');
 is(as('app', q{SELECT error ->> 'message' FROM durable.instances WHERE id = 'given up'}), 'as it was', 'what it began on is');
 
+# nor are that stranger's activities run for them, spawned or not, nor its workflow as their next run
+as('owner', <<'SQL');
+CREATE TABLE owner.ready ();
+GRANT SELECT ON owner.ready TO PUBLIC;
+CREATE FUNCTION owner.who(n int) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN PERFORM 1 / count(*) FROM owner.ready; RETURN 'owner''s as ' || current_user; END $$;
+CREATE FUNCTION owner.next_run(n int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	called jsonb := durable_call('who', '1');
+	spawned jsonb := durable_await(durable_spawn('who', '2'));
+BEGIN
+	PERFORM durable_set_state(jsonb_build_array(called, spawned));
+	PERFORM durable_wait_signal('go');
+	PERFORM durable_continue_as_new('2');
+	RETURN 'unreachable';
+END $$;
+SELECT durable_register_activity('who', 'owner.who', retry => '{"max_attempts": 1}');
+SELECT durable_register('owner.next_run', 'next run');
+SQL
+as('app', q{SELECT durable_start('next run', '1', id => 'next run')});
+becomes('next run', 'failed');
+as('owner', q{SELECT durable_unregister('next run')});
+as('mallory', <<'SQL');
+CREATE FUNCTION mallory.who(n int) RETURNS text LANGUAGE sql AS $$ SELECT 'mallory''s as ' || current_user $$;
+CREATE FUNCTION mallory.next_run(n int) RETURNS text LANGUAGE sql AS $$ SELECT 'mallory''s as ' || current_user $$;
+SELECT durable_register_activity('who', 'mallory.who');
+SELECT durable_register('mallory.next_run', 'next run');
+SQL
+as('owner', 'INSERT INTO owner.ready DEFAULT VALUES');
+as('app', q{SELECT durable_retry('next run')});
+becomes('next run', 'waiting_for_event');
+is(as('app', q{SELECT durable_query('next run')}), q{["owner's as app", "owner's as app"]}, 'activities are those of the workflow it was started with');
+as('app', q{SELECT durable_signal('next run', 'go')});
+becomes('next run', 'held');
+reason_is('next run', qr/WF005: workflow "next run" is not the one/, 'a stranger\'s workflow is not its next run');
+refused('app', q{SELECT durable_fork('next run', 1)}, qr/WF005: workflow "next run" is not the one/, 'nor is it forked into it');
+as('app', q{SELECT durable_terminate('next run')});
+
+# a superuser's workflow is nobody else's either: what a role puts in its place does not run
+as('postgres', <<'SQL');
+CREATE FUNCTION owner.root_flow() RETURNS text LANGUAGE sql AS $$ SELECT 'root''s' $$;
+SELECT durable_register('owner.root_flow', 'root flow', run_as => 'owner', sandbox => 'off');
+DROP FUNCTION owner.root_flow();
+SQL
+as('heir', q{CREATE FUNCTION owner.root_flow() RETURNS text LANGUAGE sql AS $$ SELECT 'heir''s as ' || current_user $$});
+refused('app', q{SELECT durable_start('root flow')}, qr/WF004: function owner.root_flow\(\) does not belong to role "postgres"/,
+	'a superuser does not vouch for what others write');
+
 #
 # Handlers: another role's function is not kept, nor does it get into others' instances
 #
