@@ -356,6 +356,62 @@ CALL durable_work();
 SELECT run, status, version, result FROM durable.instances WHERE id = 'chain' ORDER BY run;
 SELECT count(*) FROM copies;
 
+--
+-- What makes a version is the same for all who look
+--
+CREATE FUNCTION same(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT payload';
+CREATE FUNCTION seen() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_wait_signal('go'); END $$;
+SELECT durable_register('seen');
+-- a temporary type that has the name of one of the server's
+CREATE TEMP TABLE jsonb ();
+SELECT durable_start('seen', id => 'hidden type');
+DROP TABLE jsonb;
+SELECT durable_start('seen', id => 'shown type');
+SELECT name, version FROM versions WHERE name = 'seen';
+-- handlers are found by the settings of the registration, not of who notices the change
+CREATE OR REPLACE FUNCTION seen() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_on_signal('same', 'same');
+    RETURN durable_wait_signal('go');
+END $$;
+SET search_path = public;
+SELECT durable_start('seen', id => 'noticed elsewhere');
+SET search_path = definitions, public;
+SELECT function, version FROM durable_internal.workflow_handler WHERE workflow = 'seen';
+-- one whose types are gone is gone
+CREATE TYPE mood AS ENUM ('good');
+CREATE FUNCTION cheer(state jsonb, payload mood) RETURNS jsonb LANGUAGE sql AS 'SELECT state';
+CREATE OR REPLACE FUNCTION seen() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_on_signal('cheer', 'cheer');
+    RETURN durable_wait_signal('go');
+END $$;
+SELECT durable_register('seen');
+SET client_min_messages = warning;
+DROP TYPE mood CASCADE;
+RESET client_min_messages;
+SELECT durable_start('seen', id => 'no type');
+SELECT durable_register('seen');
+SELECT name, version FROM versions WHERE name = 'seen';
+SELECT durable_terminate(id) FROM outcome WHERE status = 'pending' OR id = 'hidden type';
+
+--
+-- A copy that cannot be dropped disturbs nobody
+--
+CREATE FUNCTION no_drop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'nothing is dropped here'; END $$;
+SELECT deploy('pinned', 'kept');
+SELECT durable_start('pinned', id => 'kept');
+CALL durable_work();
+SELECT deploy('pinned', 'other');
+CREATE EVENT TRIGGER definitions_no_drop ON sql_drop EXECUTE FUNCTION no_drop();
+SELECT durable_signal('kept', 'go');
+CALL durable_work();
+SELECT durable_start('pinned', id => 'behind kept');
+CALL durable_work();
+SELECT id, status, result FROM outcome WHERE id IN ('kept', 'behind kept');
+SELECT copy_of FROM copies;
+DROP EVENT TRIGGER definitions_no_drop;
+CALL durable_work();
+SELECT count(*) FROM copies;
+
 -- J4: DROP EXTENSION takes copies that are in use with it
 SELECT deploy('pinned', 'five');
 SELECT durable_start('pinned', id => 'in use');

@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -28,6 +29,7 @@
 #include "digest.h"
 #include "durable.h"
 #include "engine/definition.h"
+#include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/pin.h"
 #include "engine/sandbox.h"
@@ -159,6 +161,45 @@ describe_copy(Activation *a, const DefinitionRow *row, const char *what)
 }
 
 /*
+ * try_drop: a copy that cannot be dropped (an event trigger forbids it, say)
+ * is litter, and no reason to stop whoever would tidy up.
+ */
+static void
+try_drop(const char *pin)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		if (LeasePin(pin, true, false) && !PinIsUsed(pin))
+			PinDrop(pin);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		ContextSet(CurrentContext);
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (ErrorIsCancel(error))
+			ReThrowError(error);
+		ereport(LOG,
+				(errcode(error->sqlerrcode),
+				 errmsg("function durable_pin.%s, which is not needed any more, could not be dropped: %s",
+						pin, error->message)));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+}
+
+/*
  * PinDropUnused: drop those copies that nobody needs.  What others have in
  * hand now is theirs to drop, or the next sweep's.
  */
@@ -168,12 +209,7 @@ PinDropUnused(List *pins)
 	ListCell   *lc;
 
 	foreach(lc, pins)
-	{
-		char	   *pin = lfirst(lc);
-
-		if (LeasePin(pin, true, false) && !PinIsUsed(pin))
-			PinDrop(pin);
-	}
+		try_drop(lfirst(lc));
 }
 
 /*
