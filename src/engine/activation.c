@@ -592,6 +592,8 @@ ActivationForgetHistory(Activation *a)
 	a->arrivals = MemoryContextAlloc(a->history_cxt,
 									 sizeof(Arrival) * a->arrivals_size);
 	a->markers = NIL;
+	/* the uses of copies that they need may be gone with the transaction */
+	a->handlers = NIL;
 	memset(&a->end, 0, sizeof(End));
 	a->cancel_after = -1;
 	a->cancel_in = 0;

@@ -115,7 +115,38 @@ DefinitionText(Oid function)
 }
 
 /*
- * DefinitionHash: the hash of that text, to be used at once.
+ * hash_of: the hash of that text.  Reading may let in the news that the
+ * function was replaced: then it is read again, lest the old text counts for
+ * the new function.
+ */
+static char *
+hash_of(Oid function)
+{
+	TransactionId before,
+				after;
+	ItemPointerData old,
+				tid;
+	char	   *hash;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!FunctionRow(function, &before, &old))
+			break;
+		hash = DigestOf(DefinitionText(function));
+		if (!FunctionRow(function, &after, &tid))
+			break;
+		if (before == after && ItemPointerEquals(&old, &tid))
+			return hash;
+	} while (true);
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_UNDEFINED),
+			 errmsg("function with OID %u does not exist", function)));
+	return NULL;				/* keep compiler quiet */
+}
+
+/*
+ * DefinitionHash: the same from memory, to be used at once.
  */
 const char *
 DefinitionHash(Oid function)
@@ -127,8 +158,8 @@ DefinitionHash(Oid function)
 	entry = hash_search(hashes, &function, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry->hash;
-	hash = DigestOf(DefinitionText(function));
-	/* finding out may have let in news of changes */
+	hash = hash_of(function);
+	/* other functions may have changed meanwhile */
 	open_caches();
 	entry = hash_search(hashes, &function, HASH_ENTER, NULL);
 	strlcpy(entry->hash, hash, sizeof(entry->hash));
@@ -397,11 +428,17 @@ DefinitionIsFresh(const char *workflow, int version)
 	return entry != NULL && entry->version == version;
 }
 
+/*
+ * remember_fresh: it was, when it was looked at; a function may have changed
+ * meanwhile.
+ */
 static void
-remember_fresh(const WorkflowRow *row)
+remember_fresh(const WorkflowRow *row, uint64 generation)
 {
 	FreshEntry *entry;
 
+	if (generation != FunctionGeneration)
+		return;
 	open_caches();
 	entry = hash_search(fresh, row->name, HASH_ENTER, NULL);
 	entry->version = row->version;
@@ -414,10 +451,12 @@ remember_fresh(const WorkflowRow *row)
 WorkflowRow *
 DefinitionRefresh(WorkflowRow *row)
 {
+	uint64		generation = FunctionGeneration;
+
 	if (DefinitionIsFresh(row->name, row->version))
 		return row;
 	if (has_changed(row, find_function(row)))
 		row = add_version(row->name);
-	remember_fresh(row);
+	remember_fresh(row, generation);
 	return row;
 }

@@ -300,6 +300,10 @@ turn(Activation *a, int64 iid)
 	}
 	if (a->dirty && PassIsLinear(a))
 		SettleCommit(a);
+	/* the commit has let in news: a linear pass could not be taken back */
+	if (PassIsLinear(a) && a->function_generation != FunctionGeneration &&
+		!FunctionIsSame(a->function))
+		return true;
 	PassRun(a);
 	/* replaced before it was called: this was another body's pass */
 	if (a->function_generation != FunctionGeneration && !a->pass.linear &&

@@ -534,22 +534,35 @@ FunctionDescribe(Oid function, const char *what)
 }
 
 /*
+ * FunctionRow
+ *		Which row of pg_proc is the function now?  False: there is none.
+ */
+bool
+FunctionRow(Oid function, TransactionId *xmin, ItemPointer tid)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	*xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	*tid = tuple->t_self;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+/*
  * FunctionIsSame
  *		Is its row of pg_proc still the one it was described from?
  */
 bool
 FunctionIsSame(const DurableFunction *fn)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fn->oid));
-	ItemPointerData tid = fn->row_tid;
-	bool		same;
+	ItemPointerData old = fn->row_tid;
+	ItemPointerData tid;
+	TransactionId xmin;
 
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	same = HeapTupleHeaderGetRawXmin(tuple->t_data) == fn->row_xmin &&
-		ItemPointerEquals(&tuple->t_self, &tid);
-	ReleaseSysCache(tuple);
-	return same;
+	return FunctionRow(fn->oid, &xmin, &tid) && xmin == fn->row_xmin &&
+		ItemPointerEquals(&tid, &old);
 }
 
 /*

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "engine/binding.h"
@@ -21,6 +22,7 @@
 #include "engine/json.h"
 #include "engine/pin.h"
 #include "engine/replay.h"
+#include "engine/sandbox.h"
 #include "engine/settings.h"
 #include "runtime/process.h"
 
@@ -265,35 +267,18 @@ find_handler(Activation *a, const char *name, ErrorData **error)
 }
 
 /*
- * PassCallHandler: the result of a function of the state, run as the body is:
- * in the sandbox, without effect.  NULL with an error if it raised one.
- *
- * The pass is over when this is called; it keeps its outcome, unless the
- * handler did what it must not do.
+ * call_handler: in a subtransaction that is rolled back.  A query (fn is NULL)
+ * leaves nothing behind, a copy neither.
  */
-Jsonb *
-PassCallHandler(Activation *a, const char *function, Jsonb **args, int nargs,
-				ErrorData **error)
+static Jsonb *
+call_handler(Activation *a, DurableFunction *volatile fn, const char *function,
+			 Jsonb **args, int nargs, ErrorData **error)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	Pass	   *pass = &a->pass;
-	PassOutcome outcome = pass->outcome;
 	Jsonb	   *volatile result = NULL;
-	DurableFunction *volatile fn = NULL;
 
-	*error = NULL;
-	/* a query leaves nothing behind, a copy neither */
-	if (a->tx != NULL)
-		fn = PinKnownHandler(a, function);
-	if (a->tx != NULL && fn == NULL)
-		fn = find_handler(a, function, error);
-	if (*error != NULL)
-	{
-		if (ErrorIsCancel(*error) || ErrorIsEnvironment(*error))
-			ReThrowError(*error);
-		return NULL;
-	}
 	pass->outcome = PASS_OPEN;
 	pass->in_handler = true;
 	CurrentActivation = a;
@@ -322,6 +307,46 @@ PassCallHandler(Activation *a, const char *function, Jsonb **args, int nargs,
 	MemoryContextSwitchTo(cxt);
 	CurrentResourceOwner = owner;
 	pass->in_handler = false;
+	return result;
+}
+
+/*
+ * PassCallHandler: the result of a function of the state, run as the body is:
+ * in the sandbox, without effect.  NULL with an error if it raised one.
+ *
+ * The pass is over when this is called; it keeps its outcome, unless the
+ * handler did what it must not do.
+ */
+Jsonb *
+PassCallHandler(Activation *a, const char *function, Jsonb **args, int nargs,
+				ErrorData **error)
+{
+	Pass	   *pass = &a->pass;
+	PassOutcome outcome = pass->outcome;
+	DurableFunction *fn = NULL;
+	uint64		generation;
+	Jsonb	   *result;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		*error = NULL;
+		generation = FunctionGeneration;
+		if (a->tx != NULL)
+			fn = PinKnownHandler(a, function);
+		if (a->tx != NULL && fn == NULL)
+			fn = find_handler(a, function, error);
+		if (*error != NULL)
+		{
+			if (ErrorIsCancel(*error) || ErrorIsEnvironment(*error))
+				ReThrowError(*error);
+			return NULL;
+		}
+		result = call_handler(a, fn, function, args, nargs, error);
+		/* replaced before it was called: that was another one's result */
+	} while (fn != NULL && generation != FunctionGeneration &&
+			 !FunctionIsSame(fn));
+
 	if (pass->outcome == PASS_OPEN)
 		pass->outcome = outcome;
 	if (*error != NULL && (ErrorIsCancel(*error) || ErrorIsEnvironment(*error)) &&

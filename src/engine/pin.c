@@ -357,18 +357,39 @@ follow_policy(Activation *a)
 	return true;
 }
 
+/*
+ * describe_if_same: the function, if it is what has that hash, else NULL.
+ *
+ * Described before and looked at after its hash is found out: what is called
+ * must be what was compared.
+ */
+static DurableFunction *
+describe_if_same(Oid function, const char *hash, const char *what)
+{
+	DurableFunction *fn;
+	bool		same;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		fn = FunctionDescribe(function, what);
+		same = strcmp(DefinitionHash(function), hash) == 0;
+	} while (!FunctionIsSame(fn));
+	return same ? fn : NULL;
+}
+
 static DurableFunction *
 describe_workflow(Activation *a)
 {
 	InstanceRow *instance = a->instance;
 	Oid			original = FunctionTryResolve(instance->function, "workflow");
+	DurableFunction *fn = NULL;
 	DefinitionRow *row;
 
-	if (OidIsValid(original) &&
-		strcmp(DefinitionHash(original), instance->hash) == 0)
+	if (OidIsValid(original))
+		fn = describe_if_same(original, instance->hash, "workflow");
+	if (fn != NULL)
 	{
-		DurableFunction *fn = FunctionDescribe(original, "workflow");
-
 		FunctionCheckOwner(fn, instance->workflow_owner);
 		FunctionCheckExecute(fn);
 		return fn;
@@ -456,18 +477,19 @@ describe_handler(Activation *a, const char *name)
 	InstanceRow *instance = a->instance;
 	Oid			function = FunctionTryResolve(name, "handler");
 	DefinitionRow *known = NULL;
-	DurableFunction *fn;
+	DurableFunction *fn = NULL;
 
 	if (instance->function != NULL)
 		known = find_known(instance, function, name);
-	if (known != NULL && is_pinned(instance) &&
-		(!OidIsValid(function) ||
-		 strcmp(DefinitionHash(function), known->hash) != 0))
+	if (known == NULL || !is_pinned(instance))
+		fn = FunctionDescribe(FunctionResolve(name, "handler"), "handler");
+	else if (OidIsValid(function))
+		fn = describe_if_same(function, known->hash, "handler");
+	if (fn == NULL)
 	{
 		check_right(known, function, "handler");
 		return describe_copy(a, known, "handler");
 	}
-	fn = FunctionDescribe(FunctionResolve(name, "handler"), "handler");
 	FunctionCheckExecute(fn);
 	if (known == NULL && instance->function != NULL)
 		learn(a, fn->oid, name);
