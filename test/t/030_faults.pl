@@ -5,6 +5,7 @@
 # crash counts as none (J8).
 use strict;
 use warnings;
+use DurableTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -221,29 +222,13 @@ sub round
 	return;
 }
 
-sub restarts
-{
-	my $log = slurp_file($node->logfile);
-	return scalar(() = $log =~ /all server processes terminated; reinitializing/g);
-}
+sub restarts { return restarts_of($node); }
 
 sub open_gate { sql('UPDATE gate SET open = true'); return; }
 sub close_gate { sql('UPDATE gate SET open = false'); return; }
 
 # crash PID: kill it and wait until the server is there again
-sub crash
-{
-	my ($pid) = @_;
-	my $before = restarts();
-	kill 'KILL', $pid;
-	for (1 .. 300)
-	{
-		last if restarts() > $before;
-		select undef, undef, undef, 0.02;
-	}
-	$node->poll_query_until('postgres', 'SELECT true');
-	return;
-}
+sub crash { return crash_of($node, $_[0]); }
 
 sub leave { kill 'TERM', $_[0]; return; }
 

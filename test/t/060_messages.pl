@@ -5,6 +5,7 @@
 # E12, G2, H1, H2, H4, J1, J8).
 use strict;
 use warnings;
+use DurableTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -117,12 +118,6 @@ SQL
 ok(wait_for(q{SELECT count(*) = 250 FROM durable.instances WHERE status LIKE 'waiting_for_event'}, 'waiting'),
 	'all wait');
 
-sub restarts
-{
-	my $log = slurp_file($node->logfile);
-	return scalar(() = $log =~ /all server processes terminated; reinitializing/g);
-}
-
 # the worker in the middle of a step
 sub busy_worker
 {
@@ -130,18 +125,7 @@ sub busy_worker
 	return sql(q{SELECT pid FROM durable.workers WHERE kind = 'worker' ORDER BY state = 'busy' DESC LIMIT 1});
 }
 
-sub kill_worker
-{
-	my $before = restarts();
-	kill 'KILL', busy_worker();
-	for (1 .. 1000)
-	{
-		last if restarts() > $before;
-		select undef, undef, undef, 0.02;
-	}
-	$node->poll_query_until('postgres', 'SELECT true');
-	return;
-}
+sub kill_worker { return crash_of($node, busy_worker()); }
 
 sub end_workers
 {

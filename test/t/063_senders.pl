@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 use IPC::Run;
+use DurableTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -76,24 +77,7 @@ SELECT durable_start('waits', id => 'waits ' || g) FROM generate_series(1, 20) g
 SQL
 becomes(q{SELECT count(*) = 30 FROM durable.instances WHERE status = 'waiting_for_event'}, 'all wait');
 
-sub restarts
-{
-	my $log = slurp_file($node->logfile);
-	return scalar(() = $log =~ /all server processes terminated; reinitializing/g);
-}
-
-sub kill_process
-{
-	my ($pid) = @_;
-	my $before = restarts();
-	kill 'KILL', $pid;
-	for (1 .. 3000)
-	{
-		last if restarts() > $before;
-		select undef, undef, undef, 0.02;
-	}
-	return $node->poll_query_until('postgres', 'SELECT true');
-}
+sub kill_process { return crash_of($node, $_[0]); }
 
 sub stop_at_once { $node->stop('immediate'); $node->start; return; }
 

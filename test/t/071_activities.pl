@@ -7,6 +7,7 @@
 # progress is seen at once; spawned activities overlap (D17).
 use strict;
 use warnings;
+use DurableTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -187,24 +188,9 @@ my %moments = (
 		items => 200
 	});
 
-sub restarts
-{
-	my $log = slurp_file($node->logfile);
-	return scalar(() = $log =~ /all server processes terminated; reinitializing/g);
-}
-
 # What is done there.
 my %faults = (
-	SIGKILL => sub {
-		my $before = restarts();
-		kill 'KILL', $_[0];
-		for (1 .. 500)
-		{
-			last if restarts() > $before;
-			select undef, undef, undef, 0.02;
-		}
-		$node->poll_query_until('postgres', 'SELECT true');
-	},
+	SIGKILL => sub { crash_of($node, $_[0]); },
 	SIGTERM => sub {
 		kill 'TERM', $_[0];
 		wait_for("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $_[0]", 'leaving');
