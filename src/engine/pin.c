@@ -126,7 +126,7 @@ find_copy(const DefinitionRow *row, const char *pin)
 	copy = PinFind(pin);
 	if (!OidIsValid(copy))
 	{
-		PinCreate(pin, pin_command(row, pin), row->owner_name);
+		PinCreate(pin, pin_command(row, pin), row->owner);
 		copy = PinFind(pin);
 	}
 	return copy;

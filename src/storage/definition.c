@@ -12,13 +12,23 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/alter.h"
+#include "commands/defrem.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/value.h"
+#include "parser/parse_node.h"
+#include "parser/parser.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/guc.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "durable.h"
@@ -239,24 +249,86 @@ execute(const char *command)
 }
 
 /*
+ * create_as_owner: run the command as the owner, as far as possible from all
+ * else, and put what it made into that schema.
+ *
+ * To read it can run code of the owner's: a default that is a constant is read
+ * by the input function of its type, and that calls the CHECK of a domain.
+ * The command is one of the server's own making (pg_get_functiondef), so no
+ * check of its body is needed.
+ */
+static void
+create_as_owner(const char *pin, const char *command, Oid owner,
+				const char *schema)
+{
+	RawStmt    *raw = linitial_node(RawStmt, raw_parser(command, RAW_PARSE_DEFAULT));
+	CreateFunctionStmt *statement = castNode(CreateFunctionStmt, raw->stmt);
+	ParseState *pstate = make_parsestate(NULL);
+	ObjectAddress function;
+	Oid			user;
+	int			security_context;
+	int			level;
+
+	statement->funcname = list_make2(makeString(pstrdup(schema)),
+									 makeString(pstrdup(pin)));
+	pstate->p_sourcetext = command;
+	GetUserIdAndSecContext(&user, &security_context);
+	SetUserIdAndSecContext(owner,
+						   (security_context & ~SECURITY_NOFORCE_RLS) |
+						   SECURITY_RESTRICTED_OPERATION);
+	level = NewGUCNestLevel();
+	(void) set_config_option("check_function_bodies", "off", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	function = CreateFunction(pstate, statement);
+	PopActiveSnapshot();
+	AtEOXact_GUC(false, level);
+	SetUserIdAndSecContext(user, security_context);
+	free_parsestate(pstate);
+	CommandCounterIncrement();
+	(void) AlterObjectNamespace_oid(ProcedureRelationId, function.objectId,
+									get_namespace_oid("durable_pin", false),
+									new_object_addresses());
+	CommandCounterIncrement();
+}
+
+/*
+ * new_schema: a name that nobody could have foreseen.
+ */
+static char *
+new_schema(void)
+{
+	uint64		number;
+
+	if (!pg_strong_random(&number, sizeof(number)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random name")));
+	return psprintf("durable_pin_" UINT64_FORMAT, number);
+}
+
+/*
  * PinCreate: make a copy by that command.
  *
- * The command is one of the server's own making (pg_get_functiondef), so no
- * check of its body is needed; nobody can call the copy but we.
+ * Nobody may create anything in schema durable_pin, so the owner gets a schema
+ * to make it in, which nobody else ever sees.  Nobody can call the copy but
+ * we.
  */
 void
-PinCreate(const char *pin, const char *command, const char *owner_name)
+PinCreate(const char *pin, const char *command, Oid owner)
 {
 	const char *name = quote_identifier(pin);
+	char	   *schema = new_schema();
 	Datum		values[1] = {NameDatum(pin)};
+	ObjectAddress address;
 	StorageScope scope;
 
 	StorageEnter(&scope);
-	(void) set_config_option("check_function_bodies", "off", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	execute(command);
-	execute(psprintf("ALTER ROUTINE durable_pin.%s OWNER TO %s", name,
-					 quote_identifier(owner_name)));
+	ObjectAddressSet(address, NamespaceRelationId,
+					 NamespaceCreate(schema, owner, false));
+	CommandCounterIncrement();
+	create_as_owner(pin, command, owner, schema);
+	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	execute(psprintf("REVOKE ALL ON ROUTINE durable_pin.%s FROM PUBLIC", name));
 	execute(psprintf("ALTER ROUTINE durable_pin.%s DEPENDS ON EXTENSION durable",
 					 name));

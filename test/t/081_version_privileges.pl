@@ -331,6 +331,35 @@ is(as('mallory', q{SELECT count(*) FROM durable_check('owner.kept')}), '0', 'nor
 is(as('owner', q{SELECT instances, can_go FROM durable.workflows WHERE name = 'owner.kept'}), '1|f', 'the owner sees how many there are');
 is(as('mallory', q{SELECT instances, can_go FROM durable.workflows WHERE name = 'owner.kept'}), '|f', 'others do not');
 
+# to make a copy may run code of its owner's (the CHECK of a domain, for a constant): as the owner, nobody else
+my $defaults = <<'SQL';
+CREATE OR REPLACE FUNCTION mallory.defaults(n mallory.counted[] DEFAULT '{1}') RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_wait_signal('go');
+	RETURN 'old';
+END $$;
+SQL
+as('mallory', <<'SQL' . $defaults);
+CREATE TABLE mallory.checked (session name, acting name);
+CREATE FUNCTION mallory.check_it(n int) RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+	INSERT INTO mallory.checked VALUES (session_user, current_user);
+	RETURN true;
+END $$;
+CREATE DOMAIN mallory.counted AS int CHECK (mallory.check_it(VALUE));
+GRANT INSERT ON mallory.checked TO PUBLIC;
+SQL
+as('mallory', q{SELECT durable_register('mallory.defaults')});
+as('app', q{SELECT durable_start('mallory.defaults', '{"n": []}', id => 'defaults')});
+becomes('defaults', 'waiting_for_event');
+(my $other = $defaults) =~ s/'old'/'new'/;
+as('mallory', $other . 'TRUNCATE mallory.checked');
+as('app', q{SELECT durable_signal('defaults', 'go')});
+becomes('defaults', 'completed');
+is(as('app', q{SELECT durable_result('defaults')}), '"old"', 'a copy with such a default');
+is(as('postgres', q{SELECT DISTINCT session, acting FROM mallory.checked}), 'app|mallory', 'what is run to make it runs as its owner');
+is(as('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'durable_pin_%'}), '0', 'and leaves nothing behind');
+
 # DROP OWNED takes the copy along; what is left without a definition is held
 as('app', q{SELECT durable_signal('kept', 'none')});
 as('postgres', 'REASSIGN OWNED BY owner TO heir');
