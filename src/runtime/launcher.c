@@ -128,8 +128,10 @@ slot_to_start(Oid database, TimestampTz now, TimestampTz *next)
 	if (slot != NULL && slot->state == SCHEDULER_FAILED &&
 		slot->not_before > now)
 		*next = Min(*next, slot->not_before);
-	else if (slot != NULL && (slot->state == SCHEDULER_UNKNOWN ||
-							  slot->state == SCHEDULER_FAILED))
+	/* one that is about to leave wakes us when it has: it clears its slot */
+	else if (slot != NULL && slot->pid == 0 &&
+			 (slot->state == SCHEDULER_UNKNOWN ||
+			  slot->state == SCHEDULER_FAILED))
 	{
 		slot->state = SCHEDULER_STARTING;
 		slot->probe_again = false;
@@ -176,6 +178,10 @@ start_scheduler(const Database *database, int i)
 	char	   *name = psprintf("durable scheduler for %s", database->name);
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
+	/* of one that has said that it ends, and has not quite ended */
+	if (handles[i] != NULL)
+		pfree(handles[i]);
+	handles[i] = NULL;
 	if (!ProcessStart(name, "durable scheduler", "DurableSchedulerMain",
 					  Int32GetDatum(i), &handles[i]))
 	{

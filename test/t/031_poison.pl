@@ -88,7 +88,8 @@ for my $role (qw(app_ann app_bob))
 	as($role, "SELECT count(durable_start('harmless', '[10]', id => 'harmless-$role-' || i)) FROM generate_series(1, 40) i");
 	as($role, "SELECT count(durable_start('harmless_in_place', '[10]', id => 'in-place-$role-' || i)) FROM generate_series(1, 40) i");
 }
-as('app_ann', "SELECT durable_start('poisonous', id => 'poison', priority => 1)");
+# it may crash the server before we are told that it was started
+$node->psql('postgres', "SELECT durable_start('poisonous', id => 'poison', priority => 1)", extra_params => [ '-U', 'app_ann' ]);
 
 ok($node->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM durable.instances WHERE status NOT IN ('completed', 'held')"),

@@ -151,9 +151,10 @@ shows(q{SELECT n, count(*) FILTER (WHERE id LIKE 'news%'), count(*) FILTER (WHER
 shows(q{SELECT durable_query('folds 1')}, '[1, 2, 3]', 'updates once');
 
 #
-# several send without a pause, and note in the same transaction what
+# several send without a pause, and note in the same transaction what.  It is
+# more than they can send before the fault.
 #
-my $each = 150;
+my $each = 3000;
 sub sender_file
 {
 	my ($round, $sender) = @_;
