@@ -136,6 +136,55 @@ SELECT id, status, compensation FROM durable.instances WHERE workflow = 'closes'
 SELECT id, step_id, state FROM durable.steps WHERE id IN ('closes', 'cancelled') AND step_id IS NOT NULL ORDER BY id, position, step_id;
 SELECT count(*) AS open FROM durable_internal.instance WHERE workflow LIKE 'durable:%' AND end_seq IS NULL;
 
+-- D13: one that is held says so where its step is, and is resumed with its instance
+CREATE FUNCTION waits_beside() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    missing int;
+BEGIN
+    PERFORM durable_call('note', '["a"]', compensate => 'undo');
+    missing := durable_spawn('missing', '["m"]', compensate => 'undo',
+                             retry => durable_retry_policy(initial => '10 ms'));
+    PERFORM durable_wait_signal('go', timeout => '1 day');
+    RETURN durable_await(missing);
+END $$;
+SELECT durable_register('waits_beside');
+CREATE FUNCTION missing(what text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not yet'; END $$;
+SELECT durable_start('waits_beside', id => 'mended'), durable_start('waits_beside', id => 'given up');
+CALL durable_work();
+DROP FUNCTION missing;
+SELECT pg_sleep(0.05);
+CALL durable_work();
+SELECT id, status, reason FROM durable.instances WHERE workflow = 'waits_beside' ORDER BY id;
+SELECT id, step_id, state, error FROM durable.steps WHERE id IN ('mended', 'given up') AND name = 'missing' ORDER BY id;
+SELECT durable_signal('mended', 'go');
+CALL durable_work();
+CREATE FUNCTION missing(what text) RETURNS text LANGUAGE sql AS $$ SELECT 'found ' || what $$;
+SELECT durable_resume('mended'), durable_resume('mended') AS again;
+CALL durable_work();
+SELECT status, reason, result FROM durable.instances WHERE id = 'mended';
+-- F8: and is closed with it though it is held
+SELECT told();
+SELECT durable_cancel('given up');
+CALL durable_work();
+SELECT told();
+SELECT status, compensation FROM durable.instances WHERE id = 'given up';
+SELECT step_id, state FROM durable.steps WHERE id = 'given up' AND step_id IS NOT NULL ORDER BY position, step_id;
+-- so is a child of any kind that is to be terminated, whether it is held or paused
+CREATE FUNCTION lost() RETURNS jsonb LANGUAGE sql AS $$ SELECT durable_call('nowhere') $$;
+CREATE FUNCTION forgets(child text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_spawn_child(child, id => child, on_close => 'terminate');
+    PERFORM durable_wait_signal('go');
+END $$;
+SELECT durable_register('lost'), durable_register('forgets');
+SELECT durable_start('forgets', '"lost"', id => 'forgets 1'), durable_start('forgets', '"waits_beside"', id => 'forgets 2');
+CALL durable_work();
+SELECT durable_pause('waits_beside');
+SELECT id, status FROM durable.instances WHERE id IN ('lost', 'waits_beside') ORDER BY id;
+SELECT durable_signal('forgets 1', 'go'), durable_signal('forgets 2', 'go');
+CALL durable_work();
+SELECT id, status, error ->> 'detail' AS detail FROM durable.instances WHERE id IN ('lost', 'waits_beside') ORDER BY id;
+
 -- the names of what runs spawned activities are not to be had: their input is trusted
 SELECT durable_register('spawns', name => 'durable:activity');
 SELECT durable_start('durable:activity', '{"activity": "note", "args": ["x"]}');

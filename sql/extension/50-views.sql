@@ -39,7 +39,15 @@ CREATE VIEW durable.instances WITH (security_barrier) AS
            (SELECT pg_catalog.array_agg(pg_catalog.substr(a.message, pg_catalog.strpos(a.message, ':') + 1))
               FROM pg_catalog.unnest(i.awaits) AS a (message)
              WHERE a.message NOT IN ('child:', 'task:')) AS awaits,
-           CASE WHEN i.payloads THEN i.reason END AS reason,
+           CASE WHEN NOT i.payloads OR i.end_seq IS NOT NULL OR i.reason IS NOT NULL
+                THEN CASE WHEN i.payloads THEN i.reason END
+                -- an activity that runs beside it is held, and it will wait for that
+                ELSE (SELECT 'position ' || h.parent_position || ': ' || h.reason
+                        FROM durable_internal.instance h
+                       WHERE h.parent = i.iid AND h.suspended = 'held' AND h.end_seq IS NULL
+                         AND h.workflow LIKE 'durable:%'
+                       ORDER BY h.parent_position LIMIT 1)
+           END AS reason,
            CASE WHEN i.payloads THEN s.args END AS input,
            CASE WHEN i.payloads THEN e.result END AS result,
            CASE WHEN i.payloads THEN e.error END AS error,
@@ -89,7 +97,9 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN last.event ~ 'Queued$' THEN 'queued'
                     WHEN last.event = 'CompensationAdded' THEN 'added'
                     WHEN last.event = 'CompensationsDiscarded' THEN 'completed'
-                    WHEN last.event IN ('ChildStarted', 'ActivityScheduled') THEN 'running'
+                    WHEN last.event = 'ActivityScheduled' AND beside.end_seq IS NOT NULL THEN beside.status
+                    WHEN last.event = 'ActivityScheduled' THEN coalesce(beside.suspended, 'running')
+                    WHEN last.event = 'ChildStarted' THEN 'running'
                     ELSE 'waiting'
                END AS state,
                CASE WHEN first.event = 'ActivityScheduled'
@@ -102,9 +112,12 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN first.step_id IS NOT NULL
                     THEN f.failures + (last.event IN ('ActivityCompleted', 'CompensationCompleted'))::int
                END AS attempts,
-               last.result, last.error,
+               last.result,
+               coalesce(last.error, CASE WHEN beside.suspended IS NOT NULL AND beside.end_seq IS NULL
+                                     THEN pg_catalog.jsonb_build_object('message', beside.reason) END) AS error,
                coalesce(first.started_at, first.at) AS started_at,
                CASE WHEN last.event !~ '(Scheduled|Queued|Interrupted|Started|Awaited|Added)$' THEN last.at
+                    ELSE beside.ended_at
                END AS finished_at,
                last.wake_at
           FROM (SELECT h.position, min(h.seq) AS first_seq, max(h.seq) AS last_seq,
@@ -121,6 +134,9 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                                                   'CompensationInterrupted', 'CompensationRetryScheduled')) f
           JOIN durable_internal.history first ON first.iid = i.iid AND first.seq = f.first_seq
           JOIN durable_internal.history last ON last.iid = i.iid AND last.seq = f.last_seq
+          -- what runs beside the body can be held, or end without the body being told
+          LEFT JOIN durable_internal.instance beside
+            ON last.event = 'ActivityScheduled' AND beside.iid = (last.data ->> 'chain')::bigint
      ) s
      WHERE i.workflow NOT LIKE 'durable:%';
 

@@ -255,14 +255,29 @@ durable_pause(PG_FUNCTION_ARGS)
 		tried = instance->iid;
 		ReadyWithdraw(tried);
 		paused = InstancePause(tried);
-		/* what was withdrawn is not to be lost */
-		if (!paused)
-			ReadyInsert(tried);
+		/* what was withdrawn is not to be lost: unless it is paused now */
+		ReadyInsert(tried);
 	}
 	if (!paused)
 		PG_RETURN_BOOL(false);
 	ControlChanged();
 	PG_RETURN_BOOL(true);
+}
+
+/*
+ * resume_beside: the activities that run beside its body, too.
+ */
+static bool
+resume_beside(const InstanceRow *instance, const char *role)
+{
+	int64	   *iids;
+	int			count = InstanceResumeBeside(instance->iid, role, &iids);
+
+	if (count == 0)
+		return false;
+	ReadyInsertMany(iids, count);
+	WakeupReady(instance->run_as);
+	return true;
 }
 
 /*
@@ -296,6 +311,7 @@ durable_resume(PG_FUNCTION_ARGS)
 		ReadyInsert(instance->iid);
 		WakeupReady(instance->run_as);
 	}
+	resumed = resume_beside(instance, role) || resumed;
 	PG_RETURN_BOOL(resumed);
 }
 

@@ -203,16 +203,19 @@ is_to_stop(Activation *a)
 }
 
 /*
- * DeliverBeforeStart: one that is cancelled before it has run has nothing to
- * clean up, and is not begun.  True: it has ended.
+ * DeliverInsteadOfPass: one that is cancelled before it has run has nothing to
+ * clean up, and is not begun; one that is terminated while it is suspended is
+ * not run any more.  True: it has ended.
  */
 bool
-DeliverBeforeStart(Activation *a)
+DeliverInsteadOfPass(Activation *a)
 {
+	InstanceRow *instance = a->instance;
 	Jsonb	   *request;
 	const char *kind = NULL;
 
-	if (a->look && a->next_seq == 2)
+	if (a->look &&
+		(a->next_seq == 2 || instance->suspended || instance->parked))
 		kind = InboxControl(a->instance->chain, &request);
 	if (kind == NULL)
 		return false;

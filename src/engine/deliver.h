@@ -18,7 +18,7 @@ typedef enum Delivery
 } Delivery;
 
 extern bool DeliverHasRequest(Activation *a);
-extern bool DeliverBeforeStart(Activation *a);
+extern bool DeliverInsteadOfPass(Activation *a);
 extern bool DeliverMustLook(Activation *a);
 extern Delivery DeliverRequests(Activation *a, Command *command);
 extern bool DeliverMessages(Activation *a, Command *command);

@@ -245,6 +245,23 @@ role_is_same(Activation *a)
 	return false;
 }
 
+/*
+ * is_to_rest: it is suspended.  One that is to be terminated is not run, but
+ * does not rest either.
+ */
+static bool
+is_to_rest(Activation *a)
+{
+	Jsonb	   *request;
+	const char *kind = NULL;
+
+	if (!a->instance->suspended && !a->instance->parked)
+		return false;
+	if (a->instance->requested)
+		kind = InboxControl(a->instance->chain, &request);
+	return kind == NULL || strcmp(kind, "terminate") != 0;
+}
+
 static bool
 load(Activation *a, int64 iid)
 {
@@ -261,7 +278,7 @@ load(Activation *a, int64 iid)
 		SettleCommit(a);
 		return false;
 	}
-	if (a->instance->suspended || a->instance->parked)
+	if (is_to_rest(a))
 	{
 		SettleStop(a);
 		return false;
@@ -270,7 +287,7 @@ load(Activation *a, int64 iid)
 	a->look = a->instance->requested;
 	a->sandbox = SandboxModeFromText(a->instance->sandbox);
 	ActivationReadHistory(a);
-	return !DeliverBeforeStart(a) && role_is_same(a);
+	return !DeliverInsteadOfPass(a) && role_is_same(a);
 }
 
 /*

@@ -104,6 +104,24 @@ and_handled(Activation *a, List *awaits)
 }
 
 /*
+ * look_again: a message that was committed before our commit is seen now.  One
+ * that is committed later finds the instance waiting.
+ */
+static void
+look_again(Activation *a)
+{
+	InstanceRow *instance = a->instance;
+
+	if (MessagesHas(instance->iid) ||
+		(a->subscribed && MessagesHasCompeting(instance->iid)))
+	{
+		ReadyInsert(instance->iid);
+		WakeupReady(instance->run_as);
+		SettleCommit(a);
+	}
+}
+
+/*
  * SettleWait: until a message of the list comes, or it is time.
  */
 void
@@ -120,18 +138,7 @@ SettleWait(Activation *a, const char *status, List *awaits, Jsonb *filter,
 	InstanceWait(instance->iid, status, and_handled(a, awaits), filter,
 				 a->began_at);
 	SettleCommit(a);
-
-	/*
-	 * A message that was committed before our wait was is seen now.  One
-	 * that is committed later finds the instance waiting.
-	 */
-	if (MessagesHas(instance->iid) ||
-		(a->subscribed && MessagesHasCompeting(instance->iid)))
-	{
-		ReadyInsert(instance->iid);
-		WakeupReady(instance->run_as);
-		SettleCommit(a);
-	}
+	look_again(a);
 }
 
 static void
@@ -143,6 +150,8 @@ hold(Activation *a, const char *reason, bool mend)
 	ereport(LOG,
 			(errmsg("durable instance \"%s\" is held", a->instance->id),
 			 errdetail_internal("%s", reason)));
+	/* it may be that nobody will mend it: it is to be terminated */
+	look_again(a);
 }
 
 /*

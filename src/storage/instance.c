@@ -113,6 +113,14 @@ static Statement resume_instance = {
 	3, {INT8OID, NAMEOID, TEXTOID}, NULL
 };
 
+/* Activities beside a body are resumed with it: nobody knows them by name. */
+static Statement resume_beside = {
+	"UPDATE durable_internal.instance SET suspended = NULL, reason = NULL, body_failures = 0,"
+	" run_as_name = $2 WHERE parent = $1 AND suspended IS NOT NULL AND end_seq IS NULL"
+	" AND workflow LIKE 'durable:%' RETURNING iid",
+	2, {INT8OID, NAMEOID}, NULL
+};
+
 static Statement switch_instance = {
 	"UPDATE durable_internal.instance SET version = $2, definition = NULL WHERE iid = $1",
 	2, {INT8OID, INT4OID}, NULL
@@ -484,6 +492,18 @@ InstancesOf(const char *workflow, bool ended, int64 **iids)
 	Datum		values[2] = {TextDatum(workflow), BoolGetDatum(ended)};
 
 	return list_iids(&instances_of, values, iids);
+}
+
+/*
+ * InstanceResumeBeside: lift the suspension of what runs beside the body of a
+ * run; how many there are.
+ */
+int
+InstanceResumeBeside(int64 parent, const char *run_as_name, int64 **iids)
+{
+	Datum		values[2] = {Int64GetDatum(parent), NameDatum(run_as_name)};
+
+	return list_iids(&resume_beside, values, iids);
 }
 
 /*

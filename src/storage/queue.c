@@ -21,19 +21,29 @@
 
 #include "storage/storage.h"
 
-/* An instance that is suspended or has ended is never made ready. */
+/* Each kind is looked up in the index by itself, see below. */
+#define HAS_OF_KIND(kind) \
+	" EXISTS (SELECT 1 FROM durable_internal.inbox m" \
+	" WHERE m.chain = i.chain AND m.kind = '" kind "' OFFSET 0)"
+
+/*
+ * An instance that has ended is never made ready, and one that is suspended
+ * only to be terminated: that runs none of its code, and others may wait for it.
+ */
+#define CAN_RUN \
+	" (i.suspended IS NULL OR" HAS_OF_KIND("terminate") ") AND i.end_seq IS NULL"
+
 static Statement insert_ready = {
 	"INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
 	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM durable_internal.instance i"
-	" WHERE i.iid = $1 AND i.suspended IS NULL AND i.end_seq IS NULL"
-	" ON CONFLICT (iid) DO NOTHING",
+	" WHERE i.iid = $1 AND" CAN_RUN " ON CONFLICT (iid) DO NOTHING",
 	1, {INT8OID}, NULL
 };
 
 static Statement insert_many = {
 	"INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
 	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM durable_internal.instance i"
-	" WHERE i.iid = ANY ($1) AND i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
+	" WHERE i.iid = ANY ($1) AND" CAN_RUN " ORDER BY i.iid"
 	" ON CONFLICT (iid) DO NOTHING",
 	1, {INT8ARRAYOID}, NULL
 };
@@ -143,10 +153,9 @@ static Statement fire_due = {
 	1, {OIDOID}, NULL
 };
 
-/* May the instance be woken?  What has ended, is held or runs may not. */
+/* May the instance be woken?  What has ended, is suspended or runs may not. */
 #define CAN_WAKE \
-	" i.suspended IS NULL AND i.end_seq IS NULL" \
-	" AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)" \
+	CAN_RUN " AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)" \
 	" AND NOT EXISTS (SELECT 1 FROM durable_internal.parked p WHERE p.iid = i.iid)"
 
 /*
@@ -156,10 +165,6 @@ static Statement fire_due = {
  * of messages that nobody waits for, and this is asked for every one that
  * comes.  OFFSET 0 keeps the planner from making a hash of the whole inbox.
  */
-#define HAS_OF_KIND(kind) \
-	" EXISTS (SELECT 1 FROM durable_internal.inbox m" \
-	" WHERE m.chain = i.chain AND m.kind = '" kind "' OFFSET 0)"
-
 #define HAS_AWAITED \
 	" EXISTS (SELECT 1 FROM pg_catalog.unnest(i.awaits) AS w (what) CROSS JOIN LATERAL" \
 	" (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain" \
@@ -236,7 +241,7 @@ static Statement claim_waiting = {
 	"INSERT INTO durable_internal.ready (iid, run_as, priority, lease, leased_at)"
 	" SELECT i.iid, i.run_as, i.priority, $2, pg_catalog.clock_timestamp()"
 	" FROM durable_internal.instance i"
-	" WHERE i.iid = $1 AND NOT i.suspect AND i.suspended IS NULL AND i.end_seq IS NULL"
+	" WHERE i.iid = $1 AND NOT i.suspect AND" CAN_RUN
 	" ON CONFLICT (iid) DO NOTHING",
 	2, {INT8OID, INT8OID}, NULL
 };

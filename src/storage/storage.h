@@ -206,6 +206,8 @@ extern void InstanceSetBodyFailures(int64 iid, int failures);
 extern void InstanceHold(int64 iid, const char *reason, bool mend);
 extern bool InstanceResume(int64 iid, const char *run_as_name,
 						   const char *definition);
+extern int	InstanceResumeBeside(int64 parent, const char *run_as_name,
+								 int64 **iids);
 extern void InstanceSwitch(int64 iid, int version);
 extern void InstanceEnd(int64 iid, const char *status, int end_seq,
 						TimestampTz started_at, TimestampTz ended_at);
