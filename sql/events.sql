@@ -200,6 +200,7 @@ GRANT USAGE ON SCHEMA durable TO regress_publisher, regress_stranger;
 GRANT USAGE ON SCHEMA events TO regress_publisher, regress_stranger;
 REVOKE EXECUTE ON FUNCTION started FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION started TO regress_publisher;
+SELECT durable_register('started', start_filter => '{"go": true}');
 SELECT durable_register('started', start_on => 'begin', start_filter => '{"go": true}');
 SET ROLE regress_publisher;
 SELECT durable_publish('begin', '{"go": true, "n": 1}') IS NOT NULL AS published, durable_publish('begin', '{"go": false}') IS NOT NULL AS published;

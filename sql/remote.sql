@@ -147,7 +147,8 @@ CREATE TEMP TABLE several AS SELECT * FROM durable_task_poll('mail', 'me', 3);
 SELECT args FROM several;
 SELECT count(DISTINCT token) AS tokens FROM several;
 SELECT durable_task_complete(token, args) FROM several;
-SELECT count(*) AS rest FROM durable_task_poll('mail', 'me', 1000);
+SELECT count(*) AS rest FROM durable_task_poll('mail', 'me', 1000, '178000000 years');
+SELECT max(lease_until) < now() + interval '25 days' AS cut FROM durable.tasks WHERE id ~ '^n[45]$';
 CALL durable_work();
 SELECT id, status, result FROM durable.instances WHERE id ~ '^n[1-5]$' ORDER BY id;
 
@@ -164,5 +165,7 @@ SELECT durable_task_fail('forged', 'x', NULL);
 SELECT durable_task_heartbeat(NULL);
 SELECT durable_register_activity('send', 'note', queue => 'mail');
 SELECT durable_register_activity('send', queue => 'mail', served_by => 'remote_nobody');
+SELECT durable_register_activity('note', served_by => 'remote_nobody');
+SELECT durable_register_activity('note', schedule_to_start => '1 h');
 DROP OWNED BY remote_clerk, remote_other;
 DROP ROLE remote_clerk, remote_other;

@@ -185,6 +185,11 @@ durable_register(PG_FUNCTION_ARGS)
 	row.capture_settings = read_capture_settings(fcinfo, 7);
 	row.start_on = ArgNameOrNull(fcinfo, 8, "start_on");
 	row.start_filter = ArgJsonbOrNull(fcinfo, 9);
+	if (row.start_filter != NULL && row.start_on == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("start_filter needs start_on"),
+				 errhint("Give the type of the events, too, or leave start_filter out.")));
 	on_undo_failure = ArgText(fcinfo, 10, "on_compensation_failure");
 	check_choice(on_undo_failure, "on_compensation_failure", undo_choices);
 	row.hold_on_undo_failure = strcmp(on_undo_failure, "hold") == 0;
@@ -255,10 +260,24 @@ read_server(FunctionCallInfo fcinfo, ActivityRow *row)
 	if (!PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("an activity has either a function or a queue")));
+				 errmsg("an activity has either a function or a queue"),
+				 errhint("Leave one of them out.")));
 	row->served_by = PG_ARGISNULL(8) ? GetUserId() :
 		get_role_oid(ArgText(fcinfo, 8, "served_by"), false);
 	row->served_by_name = GetUserNameFromId(row->served_by, false);
+}
+
+/*
+ * refuse_for_function: an option that says something about clients only.
+ */
+static void
+refuse_for_function(FunctionCallInfo fcinfo, int i, const char *parameter)
+{
+	if (!PG_ARGISNULL(i))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is for activities of a queue", parameter),
+				 errhint("Give the queue, too, or leave %s out.", parameter)));
 }
 
 /*
@@ -295,7 +314,11 @@ durable_register_activity(PG_FUNCTION_ARGS)
 		row.function = NULL;
 	}
 	else
+	{
+		refuse_for_function(fcinfo, 8, "served_by");
+		refuse_for_function(fcinfo, 9, "schedule_to_start");
 		row.function = pstrdup(find_own_function(row.function, "activity")->signature);
+	}
 	row.owner = GetUserId();
 	row.owner_name = GetUserNameFromId(row.owner, false);
 	if (PG_ARGISNULL(1) && row.queue == NULL)

@@ -101,12 +101,17 @@ watch(const TaskRow *task)
 	WakeupTimer(until);
 }
 
+/*
+ * read_lease: cut like any timeout, so that its end is always a time.
+ */
 static Interval *
 read_lease(FunctionCallInfo fcinfo, int i)
 {
+	Interval   *lease = palloc0(sizeof(Interval));
+
 	ArgNotNull(fcinfo, i, "lease");
-	(void) TimeoutRead(PG_GETARG_INTERVAL_P(i), "lease");
-	return PG_GETARG_INTERVAL_P(i);
+	lease->time = TimeoutRead(PG_GETARG_INTERVAL_P(i), "lease") * 1000;
+	return lease;
 }
 
 /*
@@ -200,7 +205,8 @@ refuse_token(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_DURABLE_WRONG_STATE),
 			 errmsg("the token is not valid, or not any more"),
-			 errdetail("The task was handed out again, has timed out or was cancelled, or was done already.")));
+			 errdetail("The task was handed out again, has timed out or was cancelled, or was done already."),
+			 errhint("Its result is not wanted: take the next task with durable_task_poll().")));
 }
 
 /*
