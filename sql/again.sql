@@ -196,6 +196,7 @@ SELECT count(durable_signal(id, 'go', '"forked"')) FROM durable.instances WHERE 
 CALL durable_work();
 SELECT f.id, f.tags, ARRAY(SELECT f.result -> i = d.result -> i FROM generate_series(0, 4) i) AS same_as_original
   FROM durable.instances f JOIN durable.instances d ON d.id = 'draws' WHERE f.id LIKE 'fork%' ORDER BY f.id;
+SELECT durable_fork('draws', 0, 'draws');
 -- a fork of a fork keeps the values of both
 SELECT durable_fork('fork 1', 2, 'fork of fork');
 CALL durable_work();

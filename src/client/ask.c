@@ -102,7 +102,8 @@ send(const char *id, const char *name, Jsonb *payload)
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("instance \"%s\" has ended: it is %s", instance->id,
-						instance->status)));
+						instance->status),
+				 errhint("durable_query() still gives its state.")));
 	mid = InboxInsert(instance->chain, "update", name, payload);
 	WakeupMessageTo(instance->chain, instance->run_as);
 	return mid;
@@ -146,7 +147,8 @@ result_of(const Answer *answer, int64 update)
 	if (!answer->given)
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("update " INT64_FORMAT " has no answer yet", update)));
+				 errmsg("update " INT64_FORMAT " has no answer yet", update),
+				 errhint("It is answered when the instance is driven. Give a time to wait, or ask again.")));
 	if (answer->error != NULL)
 		FailureThrow(answer->error);
 	return answer->result;

@@ -154,7 +154,8 @@ durable_export(PG_FUNCTION_ARGS)
 		if (instance == NULL || !ClientMaySee(instance))
 			ereport(ERROR,
 					(errcode(ERRCODE_DURABLE_UNDEFINED),
-					 errmsg("instance \"%s\" has no run %d", id, run)));
+					 errmsg("instance \"%s\" has no run %d", id, run),
+					 errhint("The view durable.instances shows its runs.")));
 	}
 	PG_RETURN_JSONB_P(RehearseExport(instance));
 }

@@ -43,13 +43,14 @@ PG_FUNCTION_INFO_V1(durable_pause_all);
 PG_FUNCTION_INFO_V1(durable_resume_all);
 
 static void
-refuse_ended(const InstanceRow *instance)
+refuse_ended(const InstanceRow *instance, const char *hint)
 {
 	if (instance->ended)
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("instance \"%s\" has ended: it is %s", instance->id,
-						instance->status)));
+						instance->status),
+				 errhint("%s", hint)));
 }
 
 /*
@@ -71,7 +72,7 @@ durable_signal(PG_FUNCTION_ARGS)
 		return ActivityInBody(fcinfo, "durable_signal", names);
 	ClientEnterToWrite("durable_signal");
 	instance = ClientFindInstance(id);
-	refuse_ended(instance);
+	refuse_ended(instance, "durable_signal_start() starts it anew.");
 	if (key == NULL || InboxUseKey(instance->chain, key))
 	{
 		(void) InboxInsert(instance->chain, "signal", name, payload);
@@ -297,7 +298,7 @@ durable_resume(PG_FUNCTION_ARGS)
 
 	ClientEnterToWrite("durable_resume");
 	instance = ClientFindInstance(id);
-	refuse_ended(instance);
+	refuse_ended(instance, "durable_retry() lets one that has failed go on.");
 	role = GetUserNameFromId(instance->run_as, true);
 	if (role == NULL)
 		ereport(ERROR,

@@ -54,7 +54,10 @@ outcome_of(const InstanceRow *instance)
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("instance \"%s\" has no result yet: it is %s", instance->id,
 						instance->status),
-				 instance->reason ? errdetail("%s", instance->reason) : 0));
+				 instance->reason ? errdetail("%s", instance->reason) : 0,
+				 strcmp(instance->status, "held") == 0 ?
+				 errhint("Mend that, then call durable_resume().") :
+				 errhint("Wait for it with CALL durable_wait(), or ask again.")));
 	InstanceOutcome(instance->iid, &outcome);
 	if (outcome.error != NULL)
 		FailureThrow(outcome.error);

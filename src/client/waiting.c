@@ -49,13 +49,14 @@ WaitingCheck(void)
 	if (Shared == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("waiting for a result needs durable in shared_preload_libraries"),
-				 errhint("Without it, drive the instance with CALL durable_work() and ask for the result then.")));
+				 errmsg("waiting needs durable in shared_preload_libraries"),
+				 errhint("Without it, drive the instance with CALL durable_work(), and ask without waiting.")));
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("cannot wait for a result above isolation level READ COMMITTED"),
-				 errdetail("The transaction would never see it.")));
+				 errdetail("The transaction would never see it."),
+				 errhint("CALL durable_wait() outside of transactions.")));
 }
 
 /*

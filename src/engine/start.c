@@ -183,7 +183,7 @@ may_see(const InstanceRow *known, const InstanceRow *wanted)
  */
 static bool
 check_duplicate(const InstanceRow *known, OnConflict on_conflict,
-				const InstanceRow *wanted)
+				const InstanceRow *wanted, bool has_choice)
 {
 	/* who could have started it learns nothing new */
 	bool		same = strcmp(known->workflow, wanted->workflow) == 0 &&
@@ -194,7 +194,7 @@ check_duplicate(const InstanceRow *known, OnConflict on_conflict,
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_DUPLICATE),
 				 errmsg("instance \"%s\" already exists", wanted->id),
-				 same ?
+				 same && has_choice ?
 				 errhint("Give another id, or on_conflict => 'existing' or 'restart_failed'.") :
 				 errhint("Give another id.")));
 	if (!known->ended)
@@ -209,8 +209,8 @@ check_duplicate(const InstanceRow *known, OnConflict on_conflict,
  * if the one that is there will do.
  */
 static bool
-insert(InstanceRow *row, OnConflict on_conflict, Jsonb *input,
-	   Jsonb *settings, TimestampTz start_at)
+insert(InstanceRow *row, OnConflict on_conflict, bool has_choice,
+	   Jsonb *input, Jsonb *settings, TimestampTz start_at)
 {
 	for (row->run = 1;; row->run++)
 	{
@@ -225,7 +225,7 @@ insert(InstanceRow *row, OnConflict on_conflict, Jsonb *input,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("instance \"%s\" was started by another transaction",
 							row->id)));
-		if (!check_duplicate(known, on_conflict, row))
+		if (!check_duplicate(known, on_conflict, row, has_choice))
 		{
 			row->iid = known->iid;
 			row->chain = known->chain;
@@ -288,7 +288,9 @@ StartInstance(StartRequest *request)
 		row.parent_chain = request->parent->chain;
 		row.parent_position = request->parent_position;
 	}
-	request->is_new = insert(&row, request->on_conflict, input,
+	request->is_new = insert(&row, request->on_conflict,
+							 request->settings == NULL && request->parent == NULL,
+							 input,
 							 request->settings ? request->settings :
 							 settings_for(workflow, as_owner),
 							 request->start_at);

@@ -401,7 +401,8 @@ check_can_run(const InstanceRow *instance)
 	if (XactReadOnly)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("durable_run() cannot run in a read-only transaction")));
+				 errmsg("durable_run() cannot run in a read-only transaction"),
+				 errhint("Begin the transaction with READ WRITE.")));
 }
 
 /*
@@ -420,7 +421,8 @@ refuse_running(const InstanceRow *instance)
 	ereport(ERROR,
 			(errcode(ERRCODE_DURABLE_WRONG_STATE),
 			 errmsg("instance \"%s\" is being run by another session",
-					instance->id)));
+					instance->id),
+			 errhint("The view durable.leases shows what is running.")));
 }
 
 /*
