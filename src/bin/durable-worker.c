@@ -195,7 +195,7 @@ longest_backoff(void)
 
 /*
  * Connecting is not yet a success, as the statement that fails may be the
- * next one: the time grows until a look at the queue works.
+ * next one: the time grows until there is a task, or a wait comes to its end.
  */
 static void
 connection_lost(void)
@@ -565,7 +565,8 @@ take_tasks(void)
 		connection_lost();
 		return;
 	}
-	backoff = 0;
+	if (PQntuples(rows) > 0 || server.wait_state == WAIT_OVER)
+		backoff = 0;
 	for (int i = 0; i < PQntuples(rows); i++)
 		start_task(free_slot(), rows, i);
 	plan_next_poll(asked, PQntuples(rows));

@@ -6,6 +6,7 @@ use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes ();
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -166,6 +167,20 @@ becomes(q{SELECT durable_status('after') = 'completed'}, 'after a restart of the
 kill 'TERM', $two->{pid};
 ok($two->{handle}->finish, 'told to stop, it leaves in order') or diag(slurp_file($two->{log}));
 eval { $one->{handle}->finish };
+
+# a server that cannot wait is not bothered ten times a second
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+$node->restart;
+my $eight = start_worker('eight');
+for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+{
+	last if slurp_file($eight->{log}) =~ /next try in 0\.8 s/;
+	Time::HiRes::usleep(100_000);
+}
+like(slurp_file($eight->{log}), qr/waiting needs durable in shared_preload_libraries.*next try in 0\.8 s/s,
+	'the time between two tries grows, though connecting and polling work');
+kill 'TERM', $eight->{pid};
+ok($eight->{handle}->finish, 'and it can be told to stop') or diag(slurp_file($eight->{log}));
 
 $node->stop;
 done_testing();
