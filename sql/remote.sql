@@ -52,6 +52,17 @@ SELECT attempt, key, details FROM task ORDER BY n;
 SELECT status, error ->> 'sqlstate' AS sqlstate, error ->> 'message' AS error FROM durable.instances WHERE id = 'b';
 SELECT step_id, state, attempts FROM durable.steps WHERE id = 'b';
 
+-- D9: clients may be people: a time of months is not cut down to what the server's own timeouts can do
+SELECT durable_register_activity('asks_someone', queue => 'desk', schedule_to_close => '200 days');
+CREATE FUNCTION asks(timeout interval) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call('asks_someone', timeout => timeout); END $$;
+SELECT durable_register('asks');
+SELECT durable_start('asks', '["60 days"]', id => 'asks'), durable_start('asks', '["1000000 years"]', id => 'asks for long');
+CALL durable_work();
+SELECT id, extract(day FROM wake_at - now()) AS days FROM durable.instances WHERE workflow = 'asks' ORDER BY id;
+SELECT count(*) AS taken FROM durable_task_poll('desk', max => 2, lease => '90 days');
+SELECT id, extract(day FROM wake_at - now()) AS days FROM durable.instances WHERE workflow = 'asks' ORDER BY id;
+SELECT durable_terminate('asks'), durable_terminate('asks for long');
+
 -- D15: a lease that is over: the task goes to the next one, and the old token is of no use
 TRUNCATE task;
 SELECT durable_start('sends', '["c"]', id => 'c');

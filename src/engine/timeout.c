@@ -21,12 +21,15 @@
 #include "durable.h"
 #include "engine/timeout.h"
 
+/* So many milliseconds after any time are still a time. */
+#define MAX_LIMIT	INT64CONST(1000000000000000)
+
 static bool registered = false;
 static TimeoutId limit_timeout;
 static TimeoutId heartbeat_timeout;
 
 static const char *limit_kind = NULL;	/* which one is shorter */
-static int	heartbeat_ms = 0;
+static int64 heartbeat_ms = 0;
 static volatile sig_atomic_t limit_hit = false;
 static volatile sig_atomic_t heartbeat_hit = false;
 
@@ -68,7 +71,7 @@ TimeoutRead(const Interval *interval, const char *parameter)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must be at least a millisecond", parameter)));
-	return ms > INT_MAX ? INT_MAX : (int64) ms;
+	return ms > MAX_LIMIT ? MAX_LIMIT : (int64) ms;
 }
 
 /*
@@ -81,6 +84,16 @@ remaining(int64 limit, TimestampTz first_at)
 	int64		spent = (GetCurrentTimestamp() - first_at) / 1000;
 
 	return Max(limit - spent, 1);
+}
+
+/*
+ * arm: the server's timeouts know an int of milliseconds, which is more than
+ * a function can be expected to run.
+ */
+static void
+arm(TimeoutId timeout, int64 milliseconds)
+{
+	enable_timeout_after(timeout, (int) Min(milliseconds, INT_MAX));
 }
 
 /*
@@ -103,7 +116,7 @@ TimeoutArm(const TimeLimits *limits, TimestampTz first_at)
 			limit_kind = "schedule_to_close";
 		}
 	}
-	heartbeat_ms = (int) limits->heartbeat;
+	heartbeat_ms = limits->heartbeat;
 	if (limit == 0 && heartbeat_ms == 0)
 		return;
 	if (!registered)
@@ -113,7 +126,7 @@ TimeoutArm(const TimeLimits *limits, TimestampTz first_at)
 		registered = true;
 	}
 	if (limit != 0)
-		enable_timeout_after(limit_timeout, (int) limit);
+		arm(limit_timeout, limit);
 	TimeoutHeartbeat();
 }
 
@@ -124,7 +137,7 @@ void
 TimeoutHeartbeat(void)
 {
 	if (heartbeat_ms != 0)
-		enable_timeout_after(heartbeat_timeout, heartbeat_ms);
+		arm(heartbeat_timeout, heartbeat_ms);
 }
 
 /*
