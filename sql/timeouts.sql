@@ -39,6 +39,31 @@ RESET statement_timeout;
 -- in one transaction
 SELECT durable_start('catches', id => 'run');
 SELECT durable_run('run'), durable_result('run');
+-- D10: one that catches the interrupt meets the next, and has failed if it gets to its end
+CREATE FUNCTION stubborn(times int) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO done (what) VALUES ('lost');
+    FOR i IN 1 .. times LOOP
+        BEGIN
+            PERFORM pg_sleep(600);
+        EXCEPTION WHEN query_canceled THEN
+            NULL;
+        END;
+    END LOOP;
+    IF times = 1 THEN
+        PERFORM pg_sleep(600);
+    END IF;
+    RETURN 'late';
+END $$;
+CREATE FUNCTION suffers(times int) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN durable_call('stubborn', jsonb_build_array(times), timeout => '50 ms', retry => '{"max_attempts": 1}');
+END $$;
+SELECT durable_register('suffers');
+SELECT durable_start('suffers', '[1]', id => 'caught once'), durable_start('suffers', '[2]', id => 'caught');
+CALL durable_work();
+SELECT id, status, result, told(error) FROM durable.instances WHERE workflow = 'suffers' ORDER BY id;
+SELECT count(*) FROM done WHERE what = 'lost';
 -- one that ends in time
 CREATE FUNCTION in_time() RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN

@@ -47,6 +47,9 @@ PG_FUNCTION_INFO_V1(durable_fail);
 /* Microseconds after the first of them; then twice that. */
 #define CONFLICT_PAUSE	10000L
 
+#define TIMED_OUT_MESSAGE	"activity \"%s\" timed out"
+#define TIMED_OUT_DETAIL	"It took longer than its %s timeout."
+
 /* What durable_fail() said in the attempt that runs. */
 static char *fail_message = NULL;
 
@@ -198,6 +201,19 @@ bind_undo(Activation *a, Command *command, const DurableFunction *fn)
 	command->args = ActivationKeep(a, CompensationArguments(undoes, fn, step));
 }
 
+/*
+ * refuse_late: it has caught the interrupt and gone on, or had done all but
+ * just not in time.
+ */
+static void
+refuse_late(const Command *command)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_TIMED_OUT),
+			 errmsg(TIMED_OUT_MESSAGE, command->name),
+			 errdetail(TIMED_OUT_DETAIL, TimeoutHit())));
+}
+
 static Jsonb *
 invoke(Activation *a, Command *command)
 {
@@ -233,6 +249,8 @@ invoke(Activation *a, Command *command)
 	}
 	TransactionFireDeferred(a->tx);
 	TimeoutDisarm();
+	if (TimeoutHit() != NULL)
+		refuse_late(command);
 	ContextSet(CONTEXT_ENGINE);
 	return result;
 }
@@ -440,8 +458,8 @@ timeout_error(const Command *command, const ErrorData *cancel)
 
 	*error = *cancel;
 	error->sqlerrcode = ERRCODE_DURABLE_TIMED_OUT;
-	error->message = psprintf("activity \"%s\" timed out", command->name);
-	error->detail = psprintf("It took longer than its %s timeout.", TimeoutHit());
+	error->message = psprintf(TIMED_OUT_MESSAGE, command->name);
+	error->detail = psprintf(TIMED_OUT_DETAIL, TimeoutHit());
 	error->hint = NULL;
 	error->funcname = NULL;
 	return error;

@@ -4,9 +4,10 @@
  *	  Interrupting an activity that takes too long.
  *
  * The interrupt is that of a cancel, so it ends whatever the activity does;
- * which limit was hit is remembered, and tells it from a real cancel.  It
- * never reaches what comes after the activity: when that has come to its
- * end, an interrupt of ours that was not acted upon is taken back.
+ * which limit was hit is remembered, and tells it from a real cancel.  One
+ * that the activity catches is repeated.  It never reaches what comes after
+ * the activity: when that has come to its end, an interrupt of ours that was
+ * not acted upon is taken back.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +21,9 @@
 
 #include "durable.h"
 #include "engine/timeout.h"
+
+/* Milliseconds after which an interrupt that was caught is repeated. */
+#define AGAIN		1000
 
 /* So many milliseconds after any time are still a time. */
 #define MAX_LIMIT	INT64CONST(1000000000000000)
@@ -93,7 +97,11 @@ remaining(int64 limit, TimestampTz first_at)
 static void
 arm(TimeoutId timeout, int64 milliseconds)
 {
-	enable_timeout_after(timeout, (int) Min(milliseconds, INT_MAX));
+	int			delay = Min(milliseconds, INT_MAX);
+
+	enable_timeout_every(timeout,
+						 TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay),
+						 AGAIN);
 }
 
 /*
