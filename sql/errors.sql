@@ -141,6 +141,20 @@ SELECT durable_start('meets_conflicts', '[4]', id => 'four conflicts');
 CALL durable_work();
 SELECT status, error ->> 'sqlstate' AS sqlstate FROM durable.instances WHERE id = 'four conflicts';
 
+-- D5: unless it says that it is not to be tried again
+SELECT setval('tries', 1, false);
+CREATE FUNCTION says_conflict() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM nextval('tries');
+    PERFORM durable_fail('no use', sqlstate => '40001');
+END $$;
+CREATE FUNCTION fails_for_good() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call('says_conflict'); END $$;
+SELECT durable_register('fails_for_good');
+SELECT durable_start('fails_for_good', id => 'no conflict');
+CALL durable_work();
+SELECT status, error ->> 'sqlstate' AS sqlstate FROM durable.instances WHERE id = 'no conflict';
+SELECT currval('tries') AS once;
+
 -- D13: what cannot be found or called holds the instance, which goes on when that is mended
 CREATE FUNCTION needs_later() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_call('later'); END $$;
 SELECT durable_register('needs_later');

@@ -532,7 +532,8 @@ StepInterrupted(Activation *a)
 bool
 StepFail(Activation *a, Command *command, const ErrorData *error)
 {
-	if (ErrorIsConflict(error) && a->conflicts < MAX_CONFLICTS)
+	if (ErrorIsConflict(error) && !has_said_fail(error) &&
+		a->conflicts < MAX_CONFLICTS)
 	{
 		/* let the winner go first: we would take its lock again at once */
 		pg_usleep(CONFLICT_PAUSE << a->conflicts);
