@@ -184,6 +184,25 @@ SELECT id, status FROM durable.instances WHERE id IN ('lost', 'waits_beside') OR
 SELECT durable_signal('forgets 1', 'go'), durable_signal('forgets 2', 'go');
 CALL durable_work();
 SELECT id, status, error ->> 'detail' AS detail FROM durable.instances WHERE id IN ('lost', 'waits_beside') ORDER BY id;
+-- D14: it is the same step, with the same key, when its parent is retried
+CREATE SEQUENCE keyed;
+CREATE FUNCTION tells_key(what text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE NOTICE '%: attempt %, %', what, durable_attempt(), durable_idempotency_key();
+    IF nextval('keyed') <= 2 THEN
+        RAISE EXCEPTION 'broken';
+    END IF;
+END $$;
+CREATE FUNCTION keys() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN durable_await(durable_spawn('tells_key', '["key"]', retry => '{"max_attempts": 2, "initial": 0}'));
+END $$;
+SELECT durable_register('keys');
+SELECT durable_start('keys', id => 'keys');
+CALL durable_work();
+SELECT durable_retry('keys');
+CALL durable_work();
+SELECT durable_status('keys');
 
 -- the names of what runs spawned activities are not to be had: their input is trusted
 SELECT durable_register('spawns', name => 'durable:activity');

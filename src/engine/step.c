@@ -22,6 +22,7 @@
 #include "engine/compensate.h"
 #include "engine/deliver.h"
 #include "engine/failure.h"
+#include "engine/internal.h"
 #include "engine/json.h"
 #include "engine/retry.h"
 #include "engine/sandbox.h"
@@ -396,11 +397,14 @@ StepIsDue(const Command *command)
 
 /*
  * StepKey: the same in every attempt, and in no other step.
+ *
+ * One that was spawned has another run when its parent was retried.
  */
 char *
 StepKey(const InstanceRow *instance, const Command *command)
 {
-	return psprintf("%s/%d/%d%s", instance->id, instance->run,
+	return psprintf("%s/%d/%d%s", instance->id,
+					InternalIs(instance->workflow) ? 1 : instance->run,
 					command->position,
 					command->kind == COMMAND_UNDO ? "/undo" : "");
 }
