@@ -170,6 +170,18 @@ end_by_result(Activation *a)
 	return true;
 }
 
+/*
+ * ignore_cancel: it is answered by that, lest it excuses what comes later.
+ */
+static void
+ignore_cancel(Activation *a)
+{
+	Jsonb	  **ignored;
+
+	(void) InboxTakeAll(a->instance->chain, "cancel", &ignored);
+	a->dirty = true;
+}
+
 static Delivery
 terminate(Activation *a, Command *command, Jsonb *request)
 {
@@ -254,7 +266,9 @@ DeliverRequests(Activation *a, Command *command)
 	if (kind != NULL && strcmp(kind, "terminate") == 0)
 		return terminate(a, command, request);
 	/* what is being undone cannot be cancelled */
-	if (kind != NULL && command != NULL)
+	if (kind != NULL && command == NULL)
+		ignore_cancel(a);
+	else if (kind != NULL)
 		delivery = deliver_cancel(a, command, request);
 	a->interrupted = false;
 	if (delivery == NOTHING_DELIVERED && is_to_stop(a))

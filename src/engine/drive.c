@@ -443,9 +443,9 @@ recover(Activation *a, int64 iid)
 			SettleHoldForError(a, error);
 		return false;
 	}
-	/* a cancel that interrupts is not the activity's failure */
-	if (phase == PHASE_ACTIVITY && a->closing == NULL &&
-		(error->sqlerrcode == ERRCODE_DURABLE_CANCELLED ||
+	/* a cancel that interrupts is not the activity's failure, or what undoes it */
+	if (phase == PHASE_ACTIVITY &&
+		((a->closing == NULL && error->sqlerrcode == ERRCODE_DURABLE_CANCELLED) ||
 		 (ErrorIsCancel(error) && TimeoutHit() == NULL)) &&
 		DeliverHasRequest(a))
 	{

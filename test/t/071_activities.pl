@@ -253,6 +253,28 @@ for my $fault ('SIGKILL', 'immediate stop')
 	sql('TRUNCATE effect');
 }
 
+# What is being undone is not cancelled, not by force either: that costs it no
+# attempt (F4, F7).
+close_gate();
+sql(<<'SQL');
+CREATE FUNCTION undone_once() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM durable_call('note', '{"what": "a"}', compensate => 'undo_at_gate');
+	RAISE EXCEPTION 'enough';
+END $$;
+SELECT durable_register('undone_once', activity_retry => '{"max_attempts": 1}');
+SELECT durable_start('undone_once', id => 'by force');
+SQL
+pid_at('undo note:1');
+is(sql(q{SELECT durable_cancel('by force', force => true)}), 't', 'a compensation is cancelled by force');
+wait_for(q{SELECT count(*) = 0 FROM durable.messages WHERE id = 'by force'}, 'that is taken note of');
+open_gate();
+wait_for(q{SELECT ended_at IS NOT NULL FROM durable.instances WHERE id = 'by force'}, 'its end');
+is(sql(q{SELECT status, compensation, effects(id) FROM durable.instances WHERE id = 'by force'}),
+	'failed|completed|a,undo a', 'F7: it is undone all the same');
+is(sql(q{SELECT attempts FROM durable.steps WHERE id = 'by force' AND kind = 'compensation'}), '1', 'F4: at the first attempt');
+sql('TRUNCATE effect');
+
 # A start-to-close timeout interrupts, again and again, and never hits what
 # comes next in the same worker (D9, D10).
 sql(<<'SQL');
