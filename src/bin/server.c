@@ -58,6 +58,27 @@ log_notice(void *arg, const char *message)
 	Log("%.*s", (int) strcspn(message, "\n"), message);
 }
 
+/*
+ * Settings of the role or the database are for others: they would end the
+ * wait for work, refuse it, or refuse to take tasks.
+ */
+static bool
+make_session(Server *server, PGconn *connection)
+{
+	PGresult   *result = PQexec(connection,
+								"SELECT pg_catalog.set_config(s.name, v.value, false)"
+								" FROM (VALUES ('statement_timeout', '0'), ('transaction_timeout', '0'),"
+								" ('idle_session_timeout', '0'), ('default_transaction_read_only', 'off'),"
+								" ('default_transaction_isolation', 'read committed')) v (name, value)"
+								" JOIN pg_catalog.pg_settings s ON s.name OPERATOR(pg_catalog.=) v.name");
+	bool		ok = PQresultStatus(result) == PGRES_TUPLES_OK;
+
+	if (!ok)
+		keep_error(server, PQerrorMessage(connection));
+	PQclear(result);
+	return ok;
+}
+
 static PGconn *
 open_connection(Server *server)
 {
@@ -76,7 +97,10 @@ open_connection(Server *server)
 		return NULL;
 	}
 	PQsetNoticeProcessor(connection, log_notice, NULL);
-	return connection;
+	if (make_session(server, connection))
+		return connection;
+	PQfinish(connection);
+	return NULL;
 }
 
 static bool

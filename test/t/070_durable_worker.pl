@@ -6,7 +6,7 @@ use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes ();
+use Time::HiRes qw(usleep);
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -71,6 +71,17 @@ sub start_worker
 	my $worker = { handle => $handle, log => $log, pid => $handle->{KIDS}[0]{PID} };
 	push @workers, $worker;
 	return $worker;
+}
+
+sub like_soon
+{
+	my ($worker, $pattern, $name) = @_;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if slurp_file($worker->{log}) =~ $pattern;
+		usleep(100_000);
+	}
+	return like(slurp_file($worker->{log}), $pattern, $name);
 }
 
 command_fails_like([ 'durable-worker', '--', 'true' ], qr/queue/, 'a queue must be given');
@@ -163,24 +174,50 @@ $node->restart;
 sql(q{SELECT durable_start('mails', '"after"', id => 'after')});
 becomes(q{SELECT durable_status('after') = 'completed'}, 'after a restart of the server it goes on');
 
-# and drains
+# and drains: what is under way is ended, and nothing is taken any more
+sub finishes
+{
+	my ($worker) = @_;
+	return eval { $worker->{handle}->finish };
+}
+sql(q{SELECT durable_start('mails', '"lingers"', id => 'drained')});
+becomes(q{SELECT count(*) = 1 FROM durable.tasks WHERE worker = 'six'}, 'a task is under way');
 kill 'TERM', $two->{pid};
-ok($two->{handle}->finish, 'told to stop, it leaves in order') or diag(slurp_file($two->{log}));
+like_soon($two, qr/takes no more tasks; running: 1/, 'told to stop');
+sql(q{SELECT durable_start('mails', '"later"', id => 'later')});
+ok(finishes($two), 'it leaves in order') or diag(slurp_file($two->{log}));
+becomes(q{SELECT durable_status('drained') = 'completed'}, 'when its task is done');
+is(sql(q{SELECT worker IS NULL AND state = 'queued' FROM durable.tasks JOIN durable.steps s USING (id) WHERE id = 'later'}), 't', 'and has taken no other');
+
+# told twice, it does not wait: the task is tried again by another one. What the
+# role's settings say of statements and transactions is not for it.
+my $eight = start_worker('eight', '--dbname', $node->connstr('postgres') .
+	  q{ options='-c statement_timeout=300 -c default_transaction_isolation=serializable -c default_transaction_read_only=on'});
+becomes(q{SELECT durable_status('later') = 'completed'}, 'a worker with unfit settings works');
+becomes(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%durable_task_wait%' AND state = 'active' AND query_start < now() - interval '1 s' AND pid <> pg_backend_pid()}, 'and waits');
+unlike(slurp_file($eight->{log}), qr/ERROR/, 'without errors');
+sql(q{SELECT durable_start('mails', '"slow"', id => 'stopped')});
+becomes(q{SELECT count(*) = 1 FROM durable.tasks WHERE worker = 'eight'}, 'a task is under way');
+kill 'TERM', $eight->{pid};
+like_soon($eight, qr/takes no more tasks/, 'told to stop');
+kill 'TERM', $eight->{pid};
+ok(!finishes($eight), 'told twice, it leaves at once, and says that not all is well');
+becomes(q{SELECT count(*) = 1 FROM durable.events WHERE id = 'stopped' AND event = 'ActivityRetryScheduled' AND error ->> 'message' = 'durable-worker was stopped'}, 'the task is to be tried again');
 eval { $one->{handle}->finish };
 
 # a server that cannot wait is not bothered ten times a second
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $node->restart;
-my $eight = start_worker('eight');
+my $nine = start_worker('nine');
 for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
-	last if slurp_file($eight->{log}) =~ /next try in 0\.8 s/;
-	Time::HiRes::usleep(100_000);
+	last if slurp_file($nine->{log}) =~ /next try in 0\.8 s/;
+	usleep(100_000);
 }
-like(slurp_file($eight->{log}), qr/waiting needs durable in shared_preload_libraries.*next try in 0\.8 s/s,
+like(slurp_file($nine->{log}), qr/waiting needs durable in shared_preload_libraries.*next try in 0\.8 s/s,
 	'the time between two tries grows, though connecting and polling work');
-kill 'TERM', $eight->{pid};
-ok($eight->{handle}->finish, 'and it can be told to stop') or diag(slurp_file($eight->{log}));
+kill 'TERM', $nine->{pid};
+ok($nine->{handle}->finish, 'and it can be told to stop') or diag(slurp_file($nine->{log}));
 
 $node->stop;
 done_testing();
