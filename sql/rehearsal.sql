@@ -183,6 +183,21 @@ SELECT event, tamper(:'waits', event) FROM unnest(ARRAY[
     '{"event": "WorkflowStarted"}'
 ]) event;
 
+-- results that primitives of ours take apart may be none, or others
+CREATE FUNCTION maps() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_map('act', '["a", "b", "c"]', max_parallel => 2); END $$;
+CREATE FUNCTION asks() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_sql('SELECT 1 AS one'); END $$;
+SELECT durable_register(w) FROM unnest('{maps,asks}'::text[]) w;
+SELECT durable_start('maps', id => 'maps'), durable_start('asks', id => 'asks');
+CALL durable_work();
+SELECT durable_export('maps') AS maps, durable_export('asks') AS asks \gset
+SELECT id, verdict, position, reason FROM durable_check('maps', history => :'maps');
+SELECT result, (durable_check('maps', history => jsonb_set(:'maps', path, result))).reason
+  FROM (SELECT ARRAY['events', o - 1, 'result']::text[] FROM jsonb_array_elements(:'maps'::jsonb -> 'events') WITH ORDINALITY AS e (event, o)
+         WHERE event ->> 'event' = 'ActivityCompleted' ORDER BY o LIMIT 1) AS p (path),
+       unnest('{null,1,[],[1],"{}"}'::jsonb[]) result;
+SELECT (durable_check('maps', history => jsonb_set(:'maps', '{events}', (SELECT jsonb_agg(event - 'result' ORDER BY o) FROM jsonb_array_elements(:'maps'::jsonb -> 'events') WITH ORDINALITY AS e (event, o))))).reason;
+SELECT (durable_check('asks', history => :'asks'::jsonb #- '{events,1,result}')).reason;
+
 -- in a session that is not the role's alone nothing of others is run
 CREATE ROLE regress_durable_checks;
 GRANT USAGE ON SCHEMA durable, rehearsal TO regress_durable_checks;

@@ -191,6 +191,26 @@ read_collect(FunctionCallInfo fcinfo, int i)
 }
 
 /*
+ * result_of: of one item of a share.  In a history that comes from elsewhere
+ * (durable_check) a share can have come to anything.
+ */
+static JsonbValue *
+result_of(Activation *a, const Command *share, int i)
+{
+	Jsonb	   *results = share->result;
+	JsonbValue *result = NULL;
+
+	if (results != NULL && JB_ROOT_IS_ARRAY(results))
+		result = getIthJsonbValueFromContainer(&results->root, i);
+	if (result == NULL)
+		ReplayVerdict(a, ERRCODE_DURABLE_DETERMINISM,
+					  psprintf("the history has no results of durable_map() at position %d",
+							   share->position),
+					  NULL);
+	return result;
+}
+
+/*
  * merge: the results of the shares, in the order of the items.
  */
 static Jsonb *
@@ -200,12 +220,8 @@ merge(Activation *a, const int *handles, int shares, int items)
 
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = 0; i < items; i++)
-	{
-		Jsonb	   *results = a->commands[handles[i % shares] - 1]->result;
-
 		pushJsonbValue(&state, WJB_ELEM,
-					   getIthJsonbValueFromContainer(&results->root, i / shares));
-	}
+					   result_of(a, a->commands[handles[i % shares] - 1], i / shares));
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
 }
 
