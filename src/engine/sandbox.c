@@ -28,6 +28,7 @@
 #include "commands/extension.h"
 #include "executor/executor.h"
 #include "nodes/plannodes.h"
+#include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -58,10 +59,14 @@ static HTAB *functions = NULL;
 static MemoryContext functions_cxt = NULL;
 static uint64 functions_generation = 0;
 
+/*
+ * watching: is it the body's code?  Not when the process ends in the middle of
+ * it: what is cleaned up then is not, and the activation may be gone.
+ */
 static bool
 watching(void)
 {
-	return CurrentContext == CONTEXT_BODY;
+	return CurrentContext == CONTEXT_BODY && !proc_exit_inprogress;
 }
 
 /*

@@ -52,10 +52,10 @@ $node->safe_psql('postgres', q{
 
 sub start_driver
 {
-	my ($sql) = @_;
+	my (@sql) = @_;
 	my $driver = { out => '', err => '' };
 	$driver->{run} = IPC::Run::start(
-		[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ],
+		[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), map { ('-c', $_) } @sql ],
 		'<', \undef, '>', \$driver->{out}, '2>', \$driver->{err});
 	return $driver;
 }
@@ -145,6 +145,23 @@ check_terminated('steps_with_barrier', 'between', 100, '1', '1,2,3');
 		'10|4',
 		'it is run from the beginning');
 }
+
+# in a body, the server's own cleaning up is not what the body does
+for my $run ('SELECT durable_run($$body$$)',
+	'DO $$ BEGIN PERFORM durable_run(\'body\'); EXCEPTION WHEN division_by_zero THEN END $$')
+{
+	my $keeper = $node->background_psql('postgres');
+	$keeper->query_safe('SELECT pg_advisory_lock(100)');
+	$node->safe_psql('postgres',
+		q{SELECT durable_start('steps_with_barrier', '"body"', id => 'body', on_conflict => 'existing')});
+	my $driver = start_driver('CREATE TEMP TABLE left_behind ()', $run);
+	terminate($driver, wait_at_gate(100));
+	unlike($driver->{err}, qr/yields to durable/, 'that is all the session hears');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_class WHERE relname = 'left_behind'}),
+		'0', 'its temporary tables are gone');
+	$keeper->quit;
+}
+$node->safe_psql('postgres', 'CALL durable_work()');
 
 is($node->safe_psql('postgres', 'SELECT count(*) FROM durable_internal.ready'),
 	'0', 'nothing is left in the queue');
