@@ -17,6 +17,7 @@
 #include "funcapi.h"
 #include "nodes/parsenodes.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 
 #include "arguments.h"
 #include "client/waiting.h"
@@ -98,16 +99,41 @@ sleep_until(int64 number, TimestampTz until)
 }
 
 /*
+ * look: has it come?  What that takes is freed: one may wait for days, and is
+ * woken for others.
+ */
+static bool
+look(MemoryContext cxt, int64 number, WaitingDone done, const char *id)
+{
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	bool		result = done(number, id);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(cxt);
+	return result;
+}
+
+static MemoryContext
+create_context(void)
+{
+	return AllocSetContextCreate(CurrentMemoryContext, "durable wait",
+								 ALLOCSET_DEFAULT_SIZES);
+}
+
+/*
  * WaitingWithSnapshot: within the caller's query.
  */
 void
 WaitingWithSnapshot(int64 number, WaitingDone done, const char *id,
 					TimestampTz until)
 {
+	MemoryContext cxt = create_context();
+
 	ConditionVariablePrepareToSleep(condition_of(number));
-	while (!done(number, id) && sleep_until(number, until))
+	while (!look(cxt, number, done, id) && sleep_until(number, until))
 		;
 	ConditionVariableCancelSleep();
+	MemoryContextDelete(cxt);
 }
 
 /*
@@ -118,11 +144,15 @@ void
 WaitingWithoutSnapshot(int64 number, WaitingDone done, const char *id,
 					   TimestampTz until)
 {
+	MemoryContext cxt;
+
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
+	cxt = create_context();
 	ConditionVariablePrepareToSleep(condition_of(number));
 	do
 		SPI_commit();
-	while (!done(number, id) && (SPI_commit(), sleep_until(number, until)));
+	while (!look(cxt, number, done, id) &&
+		   (SPI_commit(), sleep_until(number, until)));
 	ConditionVariableCancelSleep();
 	SPI_finish();
 }

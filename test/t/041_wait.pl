@@ -188,6 +188,37 @@ sql("COMMIT PREPARED 'p'");
 is(finish($session)->{out}, '4', 'driven in a prepared transaction');
 cmp_ok(time - $begin, '<', 5, 'it does not need all the time it was given');
 
+# What a look takes is freed after it: who waits is woken for others, too.
+sub memory_of
+{
+	my ($mark) = @_;
+	my $offset = -s $node->logfile;
+	sql("SELECT pg_log_backend_memory_contexts(pid) FROM pg_stat_activity WHERE query LIKE '%/* $mark */%' AND pid <> pg_backend_pid()");
+	for (1 .. 100)
+	{
+		return $1 if slurp_file($node->logfile, $offset) =~ /Grand total: (\d+) bytes/;
+		select undef, undef, undef, 0.1;
+	}
+	return 0;
+}
+{
+	my $id = start('value');
+	my @calls = ("CALL /* long 0 */ durable_wait('$id', '1 min', NULL)", "SELECT /* long 1 */ durable_result('$id', '1 min')");
+	my @waiters = map { in_background($_) } @calls;
+	soon(waiting("long $_"), '1', 'waits') for 0 .. 1;
+	my @before = map { memory_of("long $_") } 0 .. 1;
+	# all of these are of the same condition
+	sql('ALTER SEQUENCE durable_internal.iid_seq INCREMENT 64');
+	sql(q{DO $$ BEGIN FOR i IN 1 .. 1500 LOOP
+		PERFORM durable_start('waits', '"value"', id => 'other ' || i), durable_terminate('other ' || i); COMMIT;
+	END LOOP; END $$});
+	sql('ALTER SEQUENCE durable_internal.iid_seq INCREMENT 1');
+	cmp_ok(memory_of("long $_") - $before[$_], '<', 128 * 1024, "$calls[$_] keeps nothing of its looks") for 0 .. 1;
+	sql("SELECT durable_signal('$id', 'go', '7')");
+	sql('CALL durable_work()');
+	is(finish($_)->{out}, '7', 'and ends') for @waiters;
+}
+
 # A waiter does not survive the extension.
 $id = start('value');
 $session = in_background("CALL /* dropped */ durable_wait('$id', '20 s', NULL)");
