@@ -27,12 +27,13 @@ SELECT status, result FROM durable.instances WHERE id = 'hour';
 SELECT event, name, args FROM durable.events WHERE id = 'hour' ORDER BY seq;
 -- zero, negative and past ones complete and are recorded; infinite ones are refused
 SELECT durable_start('sleeps', '["0"]', id => 'zero'), durable_start('sleeps', '["-1 day"]', id => 'negative'),
-       durable_start('sleeps_until', '["2001-02-03"]', id => 'past'), durable_start('sleeps_until', '["infinity"]', id => 'infinity'),
+       durable_start('sleeps_until', '["2001-02-03"]', id => 'past'), durable_start('sleeps_until', '["2000-01-01 00:00:00+00"]', id => 'epoch'),
+       durable_start('sleeps_until', '["infinity"]', id => 'infinity'),
        durable_start('sleeps', '[null]', id => 'no time');
 CALL durable_work();
 SELECT id, status, error ->> 'message' AS error,
        (SELECT string_agg(event, ' ' ORDER BY seq) FROM durable.events e WHERE e.id = i.id AND position IS NOT NULL) AS events
-  FROM durable.instances i WHERE id IN ('zero', 'negative', 'past', 'infinity', 'no time') ORDER BY created_at;
+  FROM durable.instances i WHERE id IN ('zero', 'negative', 'past', 'epoch', 'infinity', 'no time') ORDER BY created_at;
 
 -- E6: buffered before the wait, first in first out for a name, others are left
 CREATE FUNCTION receives(names text[], timeout interval DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql AS $$

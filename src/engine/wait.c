@@ -100,7 +100,8 @@ durable_sleep_until(PG_FUNCTION_ARGS)
 
 	ArgNotNull(fcinfo, 0, "wake_at");
 	wake_at = WaitCheckFinite(PG_GETARG_TIMESTAMPTZ(0), "wake_at");
-	sleep_until(a, wake_at,
+	/* the zero of timestamps means that there is none */
+	sleep_until(a, wake_at == 0 ? 1 : wake_at,
 		  one_argument("until", TimestampTzGetDatum(wake_at), TIMESTAMPTZOID));
 	PG_RETURN_VOID();
 }
