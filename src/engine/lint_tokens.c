@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 
 #include "engine/lint_tokens.h"
+#include "engine/replay.h"
 
 /* Tokens come in order of position, so lines are counted as we go. */
 static int
@@ -138,6 +139,7 @@ LintTokensScan(LintTokens *tokens, const char *source, int first_line,
 			code != ERRCODE_FEATURE_NOT_SUPPORTED &&
 			ERRCODE_TO_CATEGORY(code) != ERRCODE_DATA_EXCEPTION)
 			PG_RE_THROW();
+		ContextSet(CurrentContext);
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
 	}

@@ -171,8 +171,8 @@ run_in_place(Activation *a)
 /*
  * conclude: what the pass has come to.
  *
- * A cancel of the session is nobody's outcome.  A verdict or a wait stands,
- * whatever the body made of it.
+ * A cancel of the session, or of the activity that rehearses, is nobody's
+ * outcome.  A verdict or a wait stands, whatever the body made of it.
  */
 static void
 conclude(Activation *a)
@@ -180,7 +180,8 @@ conclude(Activation *a)
 	Pass	   *pass = &a->pass;
 
 	a->phase = PHASE_ENGINE;
-	if (pass->error != NULL && ErrorIsCancel(pass->error) && !IsDurableWorker)
+	if (pass->error != NULL && ErrorIsCancel(pass->error) &&
+		(!IsDurableWorker || a->rehearsal))
 		ReThrowError(pass->error);
 	if (pass->broken && pass->outcome == PASS_OPEN)
 		ReplayCondemn(a, ERRCODE_DURABLE_SANDBOX,

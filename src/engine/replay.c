@@ -33,6 +33,22 @@ DurableContext CurrentContext = CONTEXT_NONE;
 Activation *CurrentActivation = NULL;
 
 /*
+ * drop_cancel: one that came before is not for this code; but a body or a
+ * handler that an activity has called (durable_check, durable_query) is part
+ * of the activity, and a limit of that is hit only once.
+ */
+static void
+drop_cancel(void)
+{
+	if (TimeoutIsDue())
+		return;
+	QueryCancelPending = false;
+	/* just now */
+	if (TimeoutIsDue())
+		QueryCancelPending = true;
+}
+
+/*
  * ContextSet: from now on it is this one's code.
  *
  * In a worker a cancel is for user's code only: it waits no longer than that,
@@ -42,12 +58,15 @@ Activation *CurrentActivation = NULL;
 void
 ContextSet(DurableContext context)
 {
+	bool		entered = context != CurrentContext;
+
 	CurrentContext = context;
 	if (!IsDurableWorker)
 		return;
 	if (context == CONTEXT_BODY || context == CONTEXT_ACTIVITY)
 	{
-		QueryCancelPending = false;
+		if (entered)
+			drop_cancel();
 		QueryCancelHoldoffCount = 0;
 	}
 	else

@@ -22,6 +22,7 @@
 #include "utils/resowner.h"
 
 #include "engine/json.h"
+#include "engine/replay.h"
 #include "engine/restart.h"
 #include "engine/start.h"
 #include "runtime/wakeup.h"
@@ -184,6 +185,7 @@ try_restart(int64 iid)
 	{
 		ErrorData  *error;
 
+		ContextSet(CurrentContext);
 		MemoryContextSwitchTo(cxt);
 		error = CopyErrorData();
 		FlushErrorState();

@@ -32,6 +32,7 @@ static bool registered = false;
 static TimeoutId limit_timeout;
 static TimeoutId heartbeat_timeout;
 
+static bool armed = false;		/* an attempt runs */
 static const char *limit_kind = NULL;	/* which one is shorter */
 static int64 heartbeat_ms = 0;
 static volatile sig_atomic_t limit_hit = false;
@@ -113,6 +114,7 @@ TimeoutArm(const TimeLimits *limits, TimestampTz first_at)
 	int64		limit = limits->start_to_close;
 
 	limit_hit = heartbeat_hit = false;
+	armed = true;
 	limit_kind = "start_to_close";
 	if (limits->schedule_to_close != 0)
 	{
@@ -155,12 +157,22 @@ void
 TimeoutDisarm(void)
 {
 	heartbeat_ms = 0;
+	armed = false;
 	if (!registered)
 		return;
 	disable_timeout(limit_timeout, false);
 	disable_timeout(heartbeat_timeout, false);
 	if (limit_hit || heartbeat_hit)
 		QueryCancelPending = false;
+}
+
+/*
+ * TimeoutIsDue: has the attempt that runs hit a limit?
+ */
+bool
+TimeoutIsDue(void)
+{
+	return armed && (limit_hit || heartbeat_hit);
 }
 
 /*

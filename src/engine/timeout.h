@@ -23,6 +23,7 @@ extern int64 TimeoutRead(const Interval *interval, const char *parameter);
 extern void TimeoutArm(const TimeLimits *limits, TimestampTz first_at);
 extern void TimeoutHeartbeat(void);
 extern void TimeoutDisarm(void);
+extern bool TimeoutIsDue(void);
 extern const char *TimeoutHit(void);
 
 #endif							/* DURABLE_TIMEOUT_H */

@@ -317,6 +317,26 @@ is(sql("SELECT DISTINCT attempts FROM durable.steps WHERE id LIKE 'times out%' A
 is(sql("SELECT DISTINCT status FROM durable.instances WHERE workflow = 'close_call'"), 'completed', 'however close it is');
 note('hits of 20: ', sql("SELECT string_agg(result::text, ',') FROM durable.instances WHERE workflow = 'close_call'"));
 
+# Nor is it lost when the activity is just in our code, which is not
+# interrupted: here, rehearsing a workflow whose input takes long to check.
+sql(<<'SQL');
+CREATE FUNCTION checks_long(i int) RETURNS boolean LANGUAGE sql AS $$SELECT true FROM pg_sleep(0.5)$$;
+CREATE DOMAIN checked_long AS int CHECK (checks_long(VALUE));
+CREATE FUNCTION rehearsed(i checked_long) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION rehearses() RETURNS text LANGUAGE sql AS $$SELECT verdict || ': ' || reason FROM durable_check('rehearsed')$$;
+CREATE FUNCTION times_out_within() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN durable_call_as(NULL::text, 'rehearses', timeout => '200 ms',
+		retry => durable_retry_policy(max_attempts => 1));
+END $$;
+SELECT durable_register('rehearsed'), durable_register('times_out_within');
+SELECT durable_start('rehearsed', '1', id => 'rehearsed', start_at => now() + '1 day');
+SELECT durable_start('times_out_within', id => 'times out within');
+SQL
+wait_for("SELECT ended_at IS NOT NULL FROM durable.instances WHERE id = 'times out within'", 'a timeout in our code');
+is(sql("SELECT status, error ->> 'sqlstate', result FROM durable.instances WHERE id = 'times out within'"),
+	'failed|WF003|', 'a timeout that comes while our code runs is acted upon after it');
+
 # Progress is seen before the commit, and is gone afterwards.
 sql(<<'SQL');
 CREATE FUNCTION long_work() RETURNS void LANGUAGE plpgsql AS $$
