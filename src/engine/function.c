@@ -477,11 +477,18 @@ static char *
 signature_of(Oid function)
 {
 	bool		saved = quote_all_identifiers;
-	char	   *signature;
+	char	   *volatile signature = NULL;
 
-	quote_all_identifiers = false;
-	signature = format_procedure_qualified(function);
-	quote_all_identifiers = saved;
+	PG_TRY();
+	{
+		quote_all_identifiers = false;
+		signature = format_procedure_qualified(function);
+	}
+	PG_FINALLY();
+	{
+		quote_all_identifiers = saved;
+	}
+	PG_END_TRY();
 	return signature;
 }
 

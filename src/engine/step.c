@@ -646,10 +646,12 @@ durable_heartbeat(PG_FUNCTION_ARGS)
 	TimeoutHeartbeat();
 	if (!PG_ARGISNULL(0))
 	{
+		Jsonb	   *details = ActivationKeep(a, PG_GETARG_JSONB_P(0));
+
 		/* there may be many of them in one attempt */
 		if (command->beating)
 			pfree(command->heartbeat);
-		command->heartbeat = ActivationKeep(a, PG_GETARG_JSONB_P(0));
+		command->heartbeat = details;
 		command->beating = true;
 	}
 	AcceptInvalidationMessages();
