@@ -203,6 +203,19 @@ CALL durable_work();
 SELECT durable_retry('keys');
 CALL durable_work();
 SELECT durable_status('keys');
+-- G4: one that is terminated while nobody runs it takes its siblings along
+CREATE FUNCTION leaves() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_spawn('note', '["left"]');
+    PERFORM durable_wait_signal('go');
+END $$;
+SELECT durable_register('leaves');
+SELECT durable_start('leaves', id => 'leaves');
+CALL durable_work(1);
+SELECT durable_status('leaves'), durable_terminate('leaves');
+CALL durable_work();
+SELECT told();
+SELECT count(*) AS open FROM durable_internal.instance WHERE workflow LIKE 'durable:%' AND end_seq IS NULL;
 
 -- the names of what runs spawned activities are not to be had: their input is trusted
 SELECT durable_register('spawns', name => 'durable:activity');

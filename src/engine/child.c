@@ -297,10 +297,15 @@ void
 ChildrenTerminate(int64 parent)
 {
 	int64	   *chains;
-	int			count = InboxCloseChildren(parent, &chains);
+	bool	   *terminated;
+	int			count = InboxCloseChildren(parent, &chains, &terminated);
 
 	for (int i = 0; i < count; i++)
+	{
 		WakeupMessage(chains[i]);
+		if (terminated[i])
+			WakeupInterrupt(chains[i]);
+	}
 	if (count > 0)
 		ControlChanged();
 }

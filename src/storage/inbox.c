@@ -144,9 +144,9 @@ static Statement close_children = {
 	" SELECT pg_catalog.nextval('durable_internal.mid_seq'), c.chain, h.data ->> 'on_close', '',"
 	" '{\"reason\": \"The parent has ended.\"}', pg_catalog.clock_timestamp()"
 	" FROM durable_internal.instance c JOIN durable_internal.history h"
-	" ON h.iid = $1 AND h.position = c.parent_position AND h.event = 'ChildStarted'"
+	" ON h.iid = $1 AND h.position = c.parent_position AND h.event IN ('ChildStarted', 'ActivityScheduled')"
 	" WHERE c.parent = $1 AND c.end_seq IS NULL AND h.data ->> 'on_close' <> 'abandon'"
-	" RETURNING chain",
+	" RETURNING chain, kind = 'terminate'",
 	1, {INT8OID}, NULL
 };
 
@@ -424,10 +424,10 @@ InboxOrphans(const int64 *chains, int count, int64 **iids)
 
 /*
  * InboxCloseChildren: tell the children of an instance that it has ended;
- * their chains.
+ * their chains, and which of them are to end at once.
  */
 int
-InboxCloseChildren(int64 parent, int64 **chains)
+InboxCloseChildren(int64 parent, int64 **chains, bool **terminated)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
@@ -438,8 +438,12 @@ InboxCloseChildren(int64 parent, int64 **chains)
 	StorageEnter(&scope);
 	count = (int) StatementExecute(&close_children, values, NULL);
 	*chains = MemoryContextAlloc(cxt, sizeof(int64) * Max(count, 1));
+	*terminated = MemoryContextAlloc(cxt, sizeof(bool) * Max(count, 1));
 	for (int i = 0; i < count; i++)
+	{
 		(*chains)[i] = DatumGetInt64(StatementColumn(i, 1, &isnull));
+		(*terminated)[i] = DatumGetBool(StatementColumn(i, 2, &isnull));
+	}
 	StorageLeave(&scope);
 	return count;
 }

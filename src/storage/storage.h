@@ -333,7 +333,8 @@ extern bool InboxLockEnded(int64 iid);
 extern void InboxInsertRestart(int64 chain, const char *name, Jsonb *payload,
 							   Jsonb *restart);
 extern int	InboxTakeRestarts(int64 iid, RestartRow **rows);
-extern int	InboxCloseChildren(int64 parent, int64 **chains);
+extern int	InboxCloseChildren(int64 parent, int64 **chains,
+							   bool **terminated);
 extern int	InboxOrphans(const int64 *chains, int count, int64 **iids);
 
 /* ---- control.c: requests to what may be running ---- */
