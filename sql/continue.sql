@@ -99,6 +99,24 @@ SELECT durable_register('continues'), durable_register('continues_cancelled');
 SELECT durable_start('continues_cancelled', id => 'cancelled');
 CALL durable_work();
 SELECT run, status FROM durable.instances WHERE id = 'cancelled' ORDER BY run;
+-- the next run has a say in that, as the one before would have had
+CREATE FUNCTION continues_caught(n int DEFAULT 0) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF n = 0 THEN
+        PERFORM durable_call('cancels', jsonb_build_array(durable_instance_id()));
+        PERFORM durable_continue_as_new('[1]');
+    END IF;
+    PERFORM durable_wait_signal('s');
+    RETURN 'not cancelled';
+EXCEPTION WHEN SQLSTATE 'WF002' THEN
+    PERFORM durable_call('act', '["cleaned up"]', shielded => true);
+    RETURN 'caught';
+END $$;
+SELECT durable_register('continues_caught');
+SELECT durable_start('continues_caught', id => 'caught');
+CALL durable_work();
+SELECT run, status, result FROM durable.instances WHERE id = 'caught' ORDER BY run;
+SELECT event, name FROM durable.events WHERE id = 'caught' AND run = 2 ORDER BY seq;
 -- its own pause, too
 CREATE FUNCTION pauses(id text) RETURNS bool LANGUAGE sql AS 'SELECT durable_pause(id)';
 CREATE FUNCTION continues_paused(n int DEFAULT 0) RETURNS text LANGUAGE plpgsql AS $$

@@ -216,8 +216,9 @@ is_to_stop(Activation *a)
 
 /*
  * DeliverInsteadOfPass: one that is cancelled before it has run has nothing to
- * clean up, and is not begun; one that is terminated while it is suspended is
- * not run any more.  True: it has ended.
+ * clean up, and is not begun.  A run that continues another one may have: what
+ * it has to say about that, it says when it is blocked.  One that is terminated
+ * while it is suspended is not run any more.  True: it has ended.
  */
 bool
 DeliverInsteadOfPass(Activation *a)
@@ -233,6 +234,8 @@ DeliverInsteadOfPass(Activation *a)
 		return false;
 	if (strcmp(kind, "terminate") == 0)
 		(void) terminate(a, NULL, request);
+	else if (a->instance->chain != a->instance->iid)
+		return false;
 	else
 	{
 		Jsonb	  **ignored;
