@@ -220,6 +220,7 @@ SELECT durable_publish('');
 SELECT durable_publish('t', NULL);
 SELECT durable_publish('t', source => NULL);
 SELECT durable_publish('t', event_id => '');
+SELECT durable_publish('t', event_time => 'infinity');
 SELECT durable_publish('t', attributes => '[1]');
 SELECT durable_publish('t', attributes => '{"id": 1}');
 SELECT durable_subscribe('t');

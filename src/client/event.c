@@ -65,6 +65,21 @@ add_extensions(JsonbParseState **state, Jsonb *attributes)
 	}
 }
 
+static TimestampTz
+read_time(FunctionCallInfo fcinfo, int i)
+{
+	TimestampTz time;
+
+	if (PG_ARGISNULL(i))
+		return GetCurrentTimestamp();
+	time = PG_GETARG_TIMESTAMPTZ(i);
+	if (TIMESTAMP_NOT_FINITE(time))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("event_time must not be infinite")));
+	return time;
+}
+
 static char *
 time_as_text(TimestampTz time)
 {
@@ -88,8 +103,7 @@ make_event(FunctionCallInfo fcinfo, const char *type, const char *source,
 	JsonObjectAddText(&state, "source", source);
 	JsonObjectAddText(&state, "type", type);
 	JsonObjectAddText(&state, "time",
-					  time_as_text(PG_ARGISNULL(5) ? GetCurrentTimestamp() :
-								   PG_GETARG_TIMESTAMPTZ(5)));
+					  time_as_text(read_time(fcinfo, 5)));
 	JsonObjectAddText(&state, "subject", ArgNameOrNull(fcinfo, 4, "subject"));
 	if (!PG_ARGISNULL(6))
 		add_extensions(&state, PG_GETARG_JSONB_P(6));
