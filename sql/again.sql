@@ -170,6 +170,33 @@ SELECT durable_retry('siblings');
 CALL durable_work();
 SELECT id, run, status, result, error ->> 'message' AS error FROM durable.instances WHERE id LIKE 'siblings%' ORDER BY id, run;
 
+-- a cancel that came behind the step counts no more, either
+CREATE FUNCTION cancelled_late() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        PERFORM durable_call('charge', '[6]', retry => durable_retry_policy(max_attempts => 1));
+    EXCEPTION WHEN OTHERS THEN
+        BEGIN
+            PERFORM durable_sleep('1 hour');
+        EXCEPTION WHEN SQLSTATE 'WF002' THEN
+            NULL;
+        END;
+        RAISE;
+    END;
+    RETURN durable_call('act', '["not cancelled"]');
+END $$;
+SELECT durable_register('cancelled_late');
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 0';
+SELECT durable_start('cancelled_late', id => 'cancelled late');
+CALL durable_work();
+SELECT durable_cancel('cancelled late');
+CALL durable_work();
+SELECT * FROM outcome WHERE id = 'cancelled late';
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 2';
+SELECT durable_retry('cancelled late');
+CALL durable_work();
+SELECT status, result, tape(id) FROM outcome WHERE id = 'cancelled late';
+
 -- G7: a fork has the history up to there, and values of its own after it
 CREATE FUNCTION draws() RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE

@@ -332,6 +332,12 @@ retry_from(Activation *a, int position)
 			unuse_step_id(a, command);
 	}
 	drop_markers(a, was_before, position);
+	if (a->cancel_after >= position)
+	{
+		a->cancel_after = -1;
+		a->cancel_in = 0;
+		a->cancel_reason = NULL;
+	}
 	command = a->commands[position - 1];
 	command->state = COMMAND_ISSUED;
 	/* the policy begins anew, the numbers go on */
