@@ -264,6 +264,24 @@ SELECT durable_register('has_child');
 SELECT durable_start('has_child', id => 'has child');
 CALL durable_work();
 SELECT durable_fork('has child', 1);
+-- nor with an activity that was spawned
+CREATE FUNCTION has_spawned() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    handle int := durable_spawn('act', '["spawned"]');
+BEGIN
+    PERFORM durable_wait_signal('go');
+    RETURN durable_await(handle);
+END $$;
+SELECT durable_register('has_spawned');
+SELECT durable_start('has_spawned', id => 'has spawned');
+CALL durable_work(1);
+SELECT durable_fork('has spawned', 1);
+CALL durable_work();
+SELECT durable_signal('has spawned', 'go');
+CALL durable_work();
+SELECT durable_fork('has spawned', 2, 'has spawned, too');
+CALL durable_work();
+SELECT id, status, result FROM outcome WHERE id LIKE 'has spawned%' ORDER BY id;
 SELECT durable_signal('open child', 'go', '1');
 CALL durable_work();
 SELECT durable_fork('has child', 1, 'has had child');

@@ -95,7 +95,8 @@ look_at_row(const HistoryRow *row, void *arg)
 	original->last_position = Max(original->last_position, row->position);
 	if (row->position == 0 || row->position > original->through)
 		return;
-	if (strcmp(row->event, "ChildStarted") == 0)
+	if (strcmp(row->event, "ChildStarted") == 0 ||
+		strcmp(row->event, "ActivityScheduled") == 0)
 		original->open_children = bms_add_member(original->open_children,
 												 row->position);
 	else
@@ -138,7 +139,7 @@ durable_fork(PG_FUNCTION_ARGS)
 	if (!bms_is_empty(original.open_children))
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
-				 errmsg("the child of position %d has not ended",
+				 errmsg("what was begun at position %d has not ended",
 						bms_next_member(original.open_children, -1)),
 				 errhint("Fork at an earlier position.")));
 
