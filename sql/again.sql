@@ -197,6 +197,65 @@ SELECT durable_retry('cancelled late');
 CALL durable_work();
 SELECT status, result, tape(id) FROM outcome WHERE id = 'cancelled late';
 
+-- one that goes on gets the events that it had subscribed to (E8)
+CREATE FUNCTION subscribes(n int DEFAULT 1) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    got jsonb;
+BEGIN
+    IF n = 0 THEN
+        PERFORM durable_subscribe('one', 'competing');
+        PERFORM durable_continue_as_new('[1]');
+    END IF;
+    PERFORM durable_subscribe('all', 'broadcast', '{"for": "us"}');
+    got := jsonb_build_array(durable_wait_event('all', '0 s'), durable_wait_event('other', '1 day') -> 'data');
+    PERFORM durable_call('charge', '[6]', retry => durable_retry_policy(max_attempts => 1));
+    got := got || (durable_wait_event('all') -> 'data');
+    RETURN got || (durable_wait_event('one', '1 day') -> 'data');
+END $$;
+CREATE FUNCTION publish(type text, data jsonb) RETURNS bool LANGUAGE sql AS 'SELECT durable_publish(type, data) IS NOT NULL';
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 0';
+SELECT durable_register('subscribes');
+SELECT durable_start('subscribes', '[0]', id => 'subscribes');
+CALL durable_work();
+SELECT publish('other', '"early"');
+CALL durable_work();
+SELECT status, (SELECT count(*) FROM durable.subscriptions) FROM outcome WHERE id = 'subscribes' AND status = 'failed';
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 2';
+SELECT durable_retry('subscribes');
+SELECT type, mode, filter FROM durable.subscriptions ORDER BY type;
+SELECT publish('all', '{"for": "them"}'), publish('all', '{"for": "us"}'), publish('one', '1');
+CALL durable_work();
+SELECT status, result FROM outcome WHERE id = 'subscribes' AND status <> 'continued_as_new';
+-- a fork, too, and that of one that waits for an event gets it
+SELECT durable_fork('subscribes', 1, 'copy before'), durable_fork('subscribes', 4, 'copy behind');
+SELECT id, type, mode, filter FROM durable.subscriptions ORDER BY id, type;
+CALL durable_work();
+SELECT publish('other', '"late"'), publish('all', '{"for": "us"}'), publish('one', '2'), publish('one', '3');
+CALL durable_work();
+SELECT publish('all', '{"for": "us", "n": 2}');
+CALL durable_work();
+SELECT id, status, jsonb_array_length(result), result -> 1 AS other FROM outcome WHERE id LIKE 'copy b%' ORDER BY id;
+CREATE FUNCTION awaits_event() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_wait_event('other') -> 'data'; END $$;
+SELECT durable_register('awaits_event');
+SELECT durable_start('awaits_event', id => 'awaits');
+CALL durable_work();
+SELECT durable_fork('awaits', 1, 'awaits too');
+CALL durable_work();
+SELECT publish('other', '"both"');
+CALL durable_work();
+SELECT id, status, result FROM outcome WHERE id LIKE 'awaits%' ORDER BY id;
+-- unless the others of the role are of another mode by now
+CREATE FUNCTION subscribes_other() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_subscribe('one', 'broadcast');
+    PERFORM durable_wait_signal('go');
+END $$;
+SELECT durable_register('subscribes_other');
+SELECT durable_start('subscribes_other', id => 'other mode');
+CALL durable_work();
+SELECT durable_fork('subscribes', 1, 'copy of other mode');
+SELECT durable_terminate('other mode');
+
 -- G7: a fork has the history up to there, and values of its own after it
 CREATE FUNCTION draws() RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE

@@ -19,10 +19,68 @@
 #include "engine/child.h"
 #include "engine/json.h"
 #include "engine/start.h"
+#include "engine/step.h"
 #include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_retry);
 PG_FUNCTION_INFO_V1(durable_fork);
+
+/* For whom subscriptions are made again, from the history of a run. */
+typedef struct Subscriber
+{
+	const InstanceRow *instance;
+	int			through;		/* the last position that counts */
+} Subscriber;
+
+static void
+subscribe(const Subscriber *who, const char *type, const char *mode,
+		  Jsonb *filter)
+{
+	const InstanceRow *instance = who->instance;
+
+	if (!SubscriptionInsert(instance->chain, type, mode, filter,
+							instance->run_as))
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("events of type \"%s\" have subscribers in the other mode", type),
+				 errdetail("Instance \"%s\" had subscribed in mode %s.",
+						   instance->id, mode)));
+}
+
+/*
+ * subscribe_by: by a step, or by waiting without having subscribed.
+ */
+static void
+subscribe_by(const HistoryRow *row, void *arg)
+{
+	const Subscriber *who = arg;
+
+	if (row->position == 0 || row->position > who->through)
+		return;
+	if (strcmp(row->event, "ActivityCompleted") == 0 &&
+		strcmp(row->name, SUBSCRIBE_ACTIVITY) == 0)
+		subscribe(who, JsonGetText(row->args, "type"),
+				  JsonGetText(row->args, "mode"), JsonGet(row->args, "filter"));
+	else if (strcmp(row->event, "EventAwaited") == 0 &&
+			 !SubscriptionExists(who->instance->chain, row->name))
+		subscribe(who, row->name, "broadcast", NULL);
+}
+
+/*
+ * subscribe_again: what a run had subscribed to up to a position, and the runs
+ * that it continued.
+ */
+static void
+subscribe_again(const InstanceRow *instance, const InstanceRow *run,
+				int through)
+{
+	Subscriber	who = {.instance = instance, .through = through};
+
+	if (run->iid != run->chain)
+		subscribe_again(instance, InstanceFindRun(run->id, run->run - 1),
+						PG_INT32_MAX);
+	HistoryScan(run->iid, CurrentMemoryContext, subscribe_by, &who);
+}
 
 /*
  * durable_retry: let an instance that failed go on from the step whose error
@@ -65,6 +123,8 @@ durable_retry(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
 				 errmsg("instance \"%s\" is being retried by another session", id)));
 	HistoryAppend(instance->iid, &row);
+	/* its end has ended its subscriptions */
+	subscribe_again(instance, instance, position != 0 ? position : PG_INT32_MAX);
 	/* what comes after the step is not there any more, its children neither */
 	ChildrenTellAgain(instance->iid, position != 0 ? position : PG_INT32_MAX);
 	ReadyInsert(instance->iid);
@@ -153,6 +213,7 @@ durable_fork(PG_FUNCTION_ARGS)
 		request.version = instance->version;
 	StartInstance(&request);
 	(void) HistoryCopy(instance->iid, request.iid, original.through);
+	subscribe_again(InstanceLoad(request.iid), instance, original.through);
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "from", id);
 	JsonObjectAddNumber(&data, "run", instance->run);
