@@ -122,6 +122,24 @@ CALL durable_work();
 SELECT id, status FROM durable.instances i WHERE id LIKE 'runs%' ORDER BY id;
 SELECT what FROM effect WHERE what LIKE 'behind%' ORDER BY what;
 
+-- and its state is what it was when it stopped (E12)
+CREATE FUNCTION sets(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT payload';
+CREATE FUNCTION folds() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_on_signal('set', 'sets');
+    PERFORM durable_wait_signal('go');
+    PERFORM durable_call('pauses', jsonb_build_array(durable_instance_id()));
+    PERFORM durable_sleep('1 ms');
+    RETURN durable_state();
+END $$;
+SELECT durable_register('folds');
+SELECT durable_start('folds', id => 'folds');
+CALL durable_work();
+SELECT durable_signal('folds', 'set', '1'), durable_signal('folds', 'go');
+CALL durable_work();
+SELECT durable_status('folds'), durable_query('folds');
+SELECT durable_terminate('folds');
+
 -- G6: a workflow
 SELECT durable_start('receives', id => 'w waits'), durable_start('receives', id => 'w signalled');
 CALL durable_work();

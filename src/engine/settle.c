@@ -240,6 +240,7 @@ SettleStop(Activation *a)
 {
 	InstanceRow *instance = a->instance;
 
+	store_state(a);
 	if (instance->parked && !instance->suspended)
 		ControlPark(instance->iid, instance->workflow);
 	/* its timer stays: deadlines are kept */
