@@ -347,7 +347,7 @@ ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
 	JsonObjectAdd(&payload, "error", error_for_parent(child, status, error));
 	if (attempted)
 		JsonObjectAddNumber(&payload, "attempted", 1);
-	if (InstanceIsOpen(child->parent))
+	if (InstanceHears(child->parent))
 	{
 		(void) InboxInsert(child->parent_chain, "child", "",
 						   JsonObjectEnd(&payload));

@@ -151,6 +151,13 @@ static Statement is_open = {
 	1, {INT8OID}, NULL
 };
 
+/* Nobody waits: who has the row is reopening it, or drops its messages. */
+static Statement lock_ended = {
+	"SELECT i.end_seq IS NULL FROM durable_internal.instance i WHERE i.iid = $1"
+	" FOR SHARE SKIP LOCKED",
+	1, {INT8OID}, NULL
+};
+
 static Statement is_for_later = {
 	"SELECT 1 FROM durable_internal.instance i JOIN durable_internal.timer t ON t.iid = i.iid"
 	" WHERE i.iid = $1 AND i.status = 'pending' AND t.wake_at > pg_catalog.clock_timestamp()",
@@ -443,14 +450,26 @@ InstanceOutcome(int64 iid, Outcome *outcome)
 }
 
 /*
- * InstanceIsOpen: has it not ended?
+ * InstanceHears: is it to be told of what is done in this transaction?
+ *
+ * Not if it has ended and stays so: whoever reopens it afterwards, and looks
+ * for what it was not told, waits for our commit.
  */
 bool
-InstanceIsOpen(int64 iid)
+InstanceHears(int64 iid)
 {
+	StorageScope scope;
 	Datum		values[1] = {Int64GetDatum(iid)};
+	bool		hears = true;
+	bool		isnull;
 
-	return StatementRun(&is_open, values, NULL) > 0;
+	if (StatementRun(&is_open, values, NULL) > 0)
+		return true;
+	StorageEnter(&scope);
+	if (StatementExecute(&lock_ended, values, NULL) > 0)
+		hears = DatumGetBool(StatementColumn(0, 1, &isnull));
+	StorageLeave(&scope);
+	return hears;
 }
 
 static int

@@ -196,7 +196,7 @@ extern InstanceRow *InstanceLoad(int64 iid);
 extern int	InstancesOf(const char *workflow, bool ended, int64 **iids);
 extern void InstanceWait(int64 iid, const char *status, List *awaits,
 						 Jsonb *filter, TimestampTz started_at);
-extern bool InstanceIsOpen(int64 iid);
+extern bool InstanceHears(int64 iid);
 extern bool InstancePause(int64 iid);
 extern int	InstanceEndedChildren(int64 parent, int before, int64 **iids);
 extern bool InstanceIsForLater(int64 iid);
