@@ -170,6 +170,57 @@ SELECT durable_retry('siblings');
 CALL durable_work();
 SELECT id, run, status, result, error ->> 'message' AS error FROM durable.instances WHERE id LIKE 'siblings%' ORDER BY id, run;
 
+-- an activity that was spawned behind the step is terminated before its place is taken
+CREATE FUNCTION spawns_late() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        PERFORM durable_call('charge', '[6]', retry => durable_retry_policy(max_attempts => 1));
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM durable_spawn('act', '["spawned before"]');
+        PERFORM durable_sleep('0 s');
+        RAISE;
+    END;
+    RETURN durable_await(durable_spawn('act', '["spawned behind"]'));
+END $$;
+SELECT durable_register('spawns_late');
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 0';
+SELECT durable_start('spawns_late', id => 'spawns late');
+SELECT durable_run('spawns late');
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 2';
+SELECT durable_retry('spawns late');
+SELECT durable_run('spawns late');
+CALL durable_work();
+UPDATE durable_internal.timer SET wake_at = now() WHERE iid IN (SELECT iid FROM durable_internal.instance WHERE id = 'spawns late');
+CALL durable_work();
+SELECT status, result, tape(id) FROM outcome WHERE id = 'spawns late';
+SELECT what FROM effect WHERE what LIKE 'spawned %';
+-- a child of another position does not pass for one that is begun again
+CREATE FUNCTION moves_child() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    handle int;
+BEGIN
+    BEGIN
+        PERFORM durable_call('charge', '[6]', retry => durable_retry_policy(max_attempts => 1));
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM durable_spawn_child('waits', id => 'moved', on_close => 'abandon');
+        PERFORM durable_sleep('0 s');
+        RAISE;
+    END;
+    PERFORM durable_sleep('0 s');
+    RETURN durable_call_child('waits', id => 'moved');
+EXCEPTION WHEN SQLSTATE 'WF008' THEN
+    RETURN to_jsonb(SQLERRM);
+END $$;
+SELECT durable_register('moves_child');
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 0';
+SELECT durable_start('moves_child', id => 'moves child');
+CALL durable_work();
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 2';
+SELECT durable_retry('moves child');
+CALL durable_work();
+SELECT status, result, tape(id) FROM outcome WHERE id = 'moves child';
+SELECT durable_terminate('moved');
+
 -- a cancel that came behind the step counts no more, either
 CREATE FUNCTION cancelled_late() RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN

@@ -846,8 +846,8 @@ ActivationLost(Activation *a)
 }
 
 /*
- * ActivationLater: a client is about to say what we would have to wait for:
- * undo what was done since the last commit, and look again soon.
+ * ActivationLater: another session is about to do what we would have to wait
+ * for: undo what was done since the last commit, and look again soon.
  */
 void
 ActivationLater(Activation *a)

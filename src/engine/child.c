@@ -94,7 +94,7 @@ started(Activation *a, const Command *command, const StartRequest *request)
 	}
 	JsonObjectBegin(&data);
 	JsonObjectAddText(&data, "id", request->id);
-	JsonObjectAddNumber(&data, "chain", request->iid);
+	JsonObjectAddNumber(&data, "chain", request->chain);
 	JsonObjectAddText(&data, "on_cancel", JsonGetText(command->options, "on_cancel"));
 	JsonObjectAddText(&data, "on_close", JsonGetText(command->options, "on_close"));
 	JsonObjectAddText(&data, "compensate", compensate);
@@ -165,6 +165,9 @@ ChildStart(Activation *a, Command *command)
 		(ErrorIsGap(error) || ErrorIsEnvironment(error) ||
 		 error->sqlerrcode == ERRCODE_DURABLE_UNDEFINED))
 		ReThrowError(error);
+	/* the one that was begun here before a retry is about to be terminated */
+	if (error == NULL && request.internal != NULL && !request.is_new)
+		ActivationLater(a);
 
 	if (error == NULL)
 	{
@@ -202,13 +205,18 @@ static Command *
 command_of_message(Activation *a, Jsonb *message)
 {
 	int			position = JsonGetInt(message, "position");
+	Command    *command;
 
 	/* of an earlier run, or known already */
 	if (JsonGetInt(message, "parent") != a->instance->iid ||
 		position < 1 || position > a->ncommands ||
 		!ChildIsOpen(a->commands[position - 1]))
 		return NULL;
-	return a->commands[position - 1];
+	command = a->commands[position - 1];
+	/* of one that was begun there before a retry */
+	if (JsonGetInt(message, "chain") != JsonGetInt(command->options, "chain"))
+		return NULL;
+	return command;
 }
 
 /*
@@ -343,6 +351,7 @@ ChildTellParent(const InstanceRow *child, const char *status, Jsonb *result,
 	JsonObjectBegin(&payload);
 	JsonObjectAddNumber(&payload, "parent", child->parent);
 	JsonObjectAddNumber(&payload, "position", child->parent_position);
+	JsonObjectAddNumber(&payload, "chain", child->chain);
 	JsonObjectAdd(&payload, "result", result);
 	JsonObjectAdd(&payload, "error", error_for_parent(child, status, error));
 	if (attempted)

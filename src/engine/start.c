@@ -190,6 +190,11 @@ check_duplicate(const InstanceRow *known, OnConflict on_conflict,
 		may_see(known, wanted) &&
 		(wanted->parent == 0 || wanted->parent == known->parent);
 
+	/* the end of an open child is told to the position that began it */
+	if (wanted->parent != 0 && !known->ended &&
+		wanted->parent_position != known->parent_position)
+		same = false;
+
 	if (on_conflict == CONFLICT_ERROR || !same)
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_DUPLICATE),
@@ -297,7 +302,8 @@ StartInstance(StartRequest *request)
 	request->id = row.id;
 	request->iid = row.iid;
 	request->chain = row.chain;
-	if (!request->is_new && request->on_conflict == CONFLICT_RESTART)
+	if (!request->is_new && request->on_conflict == CONFLICT_RESTART &&
+		request->parent == NULL)
 		request->restart = RestartDescribe(&row, input,
 										   settings_for(workflow, as_owner),
 										   workflow->timeout);
