@@ -364,6 +364,11 @@ CALL durable_work();
 SELECT durable_fork('cancelled', 2, 'not cancelled');
 CALL durable_work();
 SELECT id, status FROM outcome WHERE id IN ('cancelled', 'not cancelled') ORDER BY id;
+-- but not with what came of that: the end of the wait, or clean-up
+SELECT durable_fork('cancelled', 3);
+SELECT durable_fork('cancelled late', 2, 'cancelled before the retry');
+CALL durable_work();
+SELECT status, result FROM outcome WHERE id = 'cancelled before the retry';
 -- of one that was retried
 SELECT durable_fork('tidies', 1, 'tidies again'), durable_fork('tidies', 2, 'tidies again 2');
 CALL durable_work();

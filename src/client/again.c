@@ -140,7 +140,29 @@ typedef struct Original
 	Jsonb	   *settings;
 	int			last_position;
 	Bitmapset  *open_children;	/* their positions */
+	int			cancel_after;	/* as in Activation; -1: no cancel */
+	int			before_cancel;	/* the last position that it had no effect on */
 } Original;
+
+/*
+ * look_at_cancel: a copy is not cancelled, so it cannot have what came of that.
+ */
+static void
+look_at_cancel(const HistoryRow *row, Original *original)
+{
+	int			position = JsonGetInt(row->data, "position");
+
+	if (strcmp(row->event, "WorkflowCancelRequested") == 0)
+	{
+		int			in = JsonGetInt(row->data, "in");
+
+		original->cancel_after = JsonGetInt(row->data, "after");
+		original->before_cancel = in != 0 ? in - 1 : original->cancel_after;
+	}
+	else if (strcmp(row->event, "WorkflowRetried") == 0 && position != 0 &&
+			 original->cancel_after >= position)
+		original->cancel_after = -1;
+}
 
 static void
 look_at_row(const HistoryRow *row, void *arg)
@@ -153,6 +175,8 @@ look_at_row(const HistoryRow *row, void *arg)
 		original->settings = row->data;
 	}
 	original->last_position = Max(original->last_position, row->position);
+	if (row->position == 0)
+		look_at_cancel(row, original);
 	if (row->position == 0 || row->position > original->through)
 		return;
 	if (strcmp(row->event, "ChildStarted") == 0 ||
@@ -174,7 +198,7 @@ durable_fork(PG_FUNCTION_ARGS)
 	char	   *new_id = ArgNameOrNull(fcinfo, 2, "new_id");
 	char	   *definition = ClientDefinition(fcinfo, 3);
 	InstanceRow *instance;
-	Original	original = {0};
+	Original	original = {.cancel_after = -1};
 	StartRequest request = {0};
 	HistoryRow	row = {.event = "WorkflowForked"};
 	JsonbParseState *data;
@@ -196,6 +220,12 @@ durable_fork(PG_FUNCTION_ARGS)
 				 errmsg("instance \"%s\" has no position %d", id,
 						original.through),
 				 errdetail("Its last one is %d.", original.last_position)));
+	if (original.cancel_after >= 0 && original.through > original.before_cancel)
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("instance \"%s\" was cancelled behind position %d", id,
+						original.before_cancel),
+				 errhint("Fork at that position or an earlier one.")));
 	if (!bms_is_empty(original.open_children))
 		ereport(ERROR,
 				(errcode(ERRCODE_DURABLE_WRONG_STATE),
