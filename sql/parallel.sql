@@ -217,6 +217,33 @@ CALL durable_work();
 SELECT told();
 SELECT count(*) AS open FROM durable_internal.instance WHERE workflow LIKE 'durable:%' AND end_seq IS NULL;
 
+-- E13: one of an activity, a child, a timer and a signal; the same on replay
+CREATE FUNCTION waits() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_wait_signal('go'); END $$;
+CREATE FUNCTION one_of(first text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    handles int[] := ARRAY[
+        durable_spawn(CASE first WHEN 'activity' THEN 'note' ELSE 'retries' END, '["x"]',
+                      retry => durable_retry_policy(initial => '1 h', max_interval => '1 h')),
+        durable_spawn_child('waits', id => 'child of ' || first),
+        durable_timer(CASE first WHEN 'timer' THEN '0 s' ELSE '1 hour' END::interval),
+        durable_signal_handle('s')];
+    winner text := (ARRAY['activity', 'child', 'timer', 'signal'])[array_position(handles, durable_await_any(handles))];
+BEGIN
+    PERFORM durable_wait_signal('end');
+    RETURN winner;
+END $$;
+SELECT durable_register('waits'), durable_register('one_of');
+SELECT count(durable_start('one_of', jsonb_build_array(first), id => first)) FROM unnest('{activity,child,timer,signal}'::text[]) first;
+SELECT durable_signal('signal', 's');
+CALL durable_work();
+SELECT id, status, awaits FROM durable.instances WHERE workflow = 'one_of' ORDER BY id;
+SELECT durable_signal('child of child', 'go');
+CALL durable_work();
+SELECT count(durable_signal(first, 'end')) FROM unnest('{activity,child,timer,signal}'::text[]) first;
+CALL durable_work();
+SELECT id, status, result FROM durable.instances WHERE workflow = 'one_of' ORDER BY id;
+SELECT id, status FROM durable.instances WHERE workflow = 'waits' ORDER BY id;
+
 -- the names of what runs spawned activities are not to be had: their input is trusted
 SELECT durable_register('spawns', name => 'durable:activity');
 SELECT durable_start('durable:activity', '{"activity": "note", "args": ["x"]}');
