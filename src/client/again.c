@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 #include "arguments.h"
 #include "client/client.h"
@@ -67,19 +68,36 @@ subscribe_by(const HistoryRow *row, void *arg)
 }
 
 /*
- * subscribe_again: what a run had subscribed to up to a position, and the runs
- * that it continued.
+ * subscribe_again: what a run had subscribed to up to a position, and before
+ * that the runs that it continued, of which there may be very many.
  */
 static void
 subscribe_again(const InstanceRow *instance, const InstanceRow *run,
 				int through)
 {
-	Subscriber	who = {.instance = instance, .through = through};
+	Subscriber	who = {.instance = instance, .through = PG_INT32_MAX};
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "durable history of a run",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	InstanceRow *first = InstanceLoad(run->chain);
+	int			number = first ? first->run : run->run;
 
-	if (run->iid != run->chain)
-		subscribe_again(instance, InstanceFindRun(run->id, run->run - 1),
-						PG_INT32_MAX);
-	HistoryScan(run->iid, CurrentMemoryContext, subscribe_by, &who);
+	for (; number < run->run; number++)
+	{
+		InstanceRow *before;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(cxt);
+		before = InstanceFindRun(run->id, number);
+		if (before != NULL)
+			HistoryScan(before->iid, cxt, subscribe_by, &who);
+	}
+	MemoryContextReset(cxt);
+	who.through = through;
+	HistoryScan(run->iid, cxt, subscribe_by, &who);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(cxt);
 }
 
 /*
