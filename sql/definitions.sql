@@ -24,9 +24,9 @@ CREATE VIEW outcome AS
 CREATE VIEW versions AS
     SELECT name, version, current, instances, can_go FROM durable.workflows ORDER BY name, version;
 CREATE VIEW copies AS
-    SELECT regexp_replace(p.proname, '_[0-9a-f]{20}$', '') AS copy_of, l.lanname AS language, p.prokind AS kind,
+    SELECT p.proname AS copy_of, l.lanname AS language, p.prokind AS kind,
            p.provolatile AS volatility, p.prosecdef AS secdef, p.proconfig AS settings, pg_get_userbyid(p.proowner) = current_user AS mine
-      FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE pronamespace = 'durable_pin'::regnamespace ORDER BY 1;
+      FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE pronamespace::regnamespace::text LIKE 'durable_pin_%' ORDER BY 1;
 -- names of copies and hashes are not the same in every run
 CREATE FUNCTION readable(reason text) RETURNS text LANGUAGE sql AS $$
     SELECT regexp_replace(reason, '\([0-9a-f]{64}\)', '(hash)', 'g') $$;
@@ -239,11 +239,17 @@ CREATE FUNCTION several(n int) RETURNS SETOF int LANGUAGE plpgsql AS $$
     BEGIN PERFORM durable_wait_signal('go'); RETURN NEXT n; RETURN NEXT n + 1; END $$;
 CREATE PROCEDURE "Odd (Name"(INOUT n int) LANGUAGE plpgsql AS $$
     BEGIN CALL durable_step('act', '["in place"]'); PERFORM durable_wait_signal('go'); n := n + 1; END $$;
+-- a body may name its parameters by its own name
+CREATE FUNCTION by_name(n int) RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN PERFORM durable_wait_signal('go'); RETURN by_name.n; END $$;
+CREATE FUNCTION by_name_in_sql(n int) RETURNS text LANGUAGE sql AS $$
+    SELECT durable_wait_signal('go'); SELECT by_name_in_sql.n::text $$;
 CREATE FUNCTION a_very_long_name_of_a_function_that_is_cut_when_a_copy_is_made_() RETURNS text LANGUAGE plpgsql AS $$
     BEGIN PERFORM durable_wait_signal('go'); RETURN 'one'; END $$;
 SELECT durable_register(f, f)
-  FROM unnest('{in_sql,atomic,secure,several,"\"Odd (Name\"",a_very_long_name_of_a_function_that_is_cut_when_a_copy_is_made_}'::text[]) f;
+  FROM unnest('{in_sql,atomic,secure,several,"\"Odd (Name\"",by_name,by_name_in_sql,a_very_long_name_of_a_function_that_is_cut_when_a_copy_is_made_}'::text[]) f;
 SELECT durable_start('in_sql', '[1]', id => 'in_sql'), durable_start('atomic', id => 'atomic'), durable_start('secure', id => 'secure'),
+       durable_start('by_name', '[6]', id => 'by_name'), durable_start('by_name_in_sql', '[7]', id => 'by_name_in_sql'),
        durable_start('several', '[5]', id => 'several'), durable_start('"Odd (Name"', '[5]', id => 'odd'),
        durable_start('a_very_long_name_of_a_function_that_is_cut_when_a_copy_is_made_', id => 'long');
 CALL durable_work();
@@ -251,19 +257,21 @@ CREATE OR REPLACE FUNCTION in_sql(n int, OUT a int, OUT b text) LANGUAGE sql AS 
 CREATE OR REPLACE FUNCTION atomic(n int DEFAULT 41) RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 0; END;
 CREATE OR REPLACE FUNCTION secure() RETURNS text LANGUAGE sql AS $$ SELECT 'two' $$;
 CREATE OR REPLACE FUNCTION several(n int) RETURNS SETOF int LANGUAGE sql AS $$ SELECT 0 $$;
+CREATE OR REPLACE FUNCTION by_name(n int) RETURNS text LANGUAGE sql AS $$ SELECT 'two' $$;
+CREATE OR REPLACE FUNCTION by_name_in_sql(n int) RETURNS text LANGUAGE sql AS $$ SELECT 'two' $$;
 CREATE OR REPLACE PROCEDURE "Odd (Name"(INOUT n int) LANGUAGE sql AS $$ SELECT 0 $$;
 CREATE OR REPLACE FUNCTION a_very_long_name_of_a_function_that_is_cut_when_a_copy_is_made_() RETURNS text LANGUAGE sql AS $$ SELECT 'two' $$;
-SELECT durable_signal(id, 'none') FROM unnest('{in_sql,atomic,secure,several,odd,long}'::text[]) id;
+SELECT durable_signal(id, 'none') FROM unnest('{in_sql,atomic,secure,several,odd,by_name,by_name_in_sql,long}'::text[]) id;
 -- woken without a reason: they look again, and wait on
-SELECT durable_pause(id), durable_resume(id) FROM unnest('{in_sql,atomic,secure,several,odd,long}'::text[]) id;
+SELECT durable_pause(id), durable_resume(id) FROM unnest('{in_sql,atomic,secure,several,odd,by_name,by_name_in_sql,long}'::text[]) id;
 CALL durable_work();
 TABLE copies;
 -- nobody can call them
-SELECT has_schema_privilege('public', 'durable_pin', 'USAGE'),
-       bool_or(has_function_privilege('public', p.oid, 'EXECUTE')) FROM pg_proc p WHERE pronamespace = 'durable_pin'::regnamespace;
-SELECT durable_signal(id, 'go', '1') FROM unnest('{in_sql,atomic,secure,several,odd,long}'::text[]) id;
+SELECT bool_or(has_schema_privilege('public', pronamespace, 'USAGE')),
+       bool_or(has_function_privilege('public', p.oid, 'EXECUTE')) FROM pg_proc p WHERE pronamespace::regnamespace::text LIKE 'durable_pin_%';
+SELECT durable_signal(id, 'go', '1') FROM unnest('{in_sql,atomic,secure,several,odd,by_name,by_name_in_sql,long}'::text[]) id;
 CALL durable_work();
-SELECT id, status, result FROM outcome WHERE id IN ('in_sql', 'atomic', 'secure', 'several', 'odd', 'long');
+SELECT id, status, result FROM outcome WHERE id IN ('in_sql', 'atomic', 'secure', 'several', 'odd', 'by_name', 'by_name_in_sql', 'long');
 SELECT count(*) FROM copies;
 SELECT what, count(*) FROM effect WHERE what = 'in place' GROUP BY 1;
 
@@ -421,4 +429,4 @@ SELECT durable_pause('in use'), durable_resume('in use');
 CALL durable_work();
 SELECT count(*) FROM copies;
 DROP EXTENSION durable CASCADE;
-SELECT count(*) FROM pg_namespace WHERE nspname = 'durable_pin';
+SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'durable_pin%';

@@ -52,9 +52,11 @@ CREATE TABLE durable_internal.workflow_handler (
     PRIMARY KEY (workflow, version, function)
 );
 
--- The copies of functions in schema durable_pin, and which instances need them.
+-- The copies of functions, each in a schema of its own, and which instances need them.
 CREATE TABLE durable_internal.pin (
-    pin  name PRIMARY KEY
+    pin      name PRIMARY KEY,          -- of what it is a copy
+    schema   name NOT NULL,
+    function name NOT NULL
 );
 CREATE TABLE durable_internal.pin_use (
     iid  bigint NOT NULL,

@@ -8,7 +8,7 @@
  * decides: the instance goes on with a copy of what was (pin), with what is
  * (continue), or is held until somebody has chosen (hold).
  *
- * A copy is a function in schema durable_pin, made from the text that was
+ * A copy is a function in a schema of its own, made from the text that was
  * stored with the version.  It belongs to the owner of the original, nobody
  * may call it but we, and we only for who may call the original.  It lasts as
  * long as instances need it (table pin_use).  Who uses one holds a lock on its
@@ -64,28 +64,6 @@ pin_name(const DefinitionRow *row)
 }
 
 /*
- * pin_command: the definition, with the name of the copy.
- */
-static char *
-pin_command(const DefinitionRow *row, const char *pin)
-{
-	static const char *const kinds[] = {"FUNCTION", "PROCEDURE"};
-	char	   *name = FunctionNamePart(row->function);
-
-	for (int i = 0; i < lengthof(kinds); i++)
-	{
-		char	   *begin = psprintf("CREATE OR REPLACE %s %s(", kinds[i], name);
-		size_t		length = strlen(begin);
-
-		if (strncmp(row->definition, begin, length) == 0)
-			return psprintf("CREATE %s durable_pin.%s(%s", kinds[i],
-							quote_identifier(pin), row->definition + length);
-	}
-	elog(ERROR, "the definition of %s cannot be read", row->function);
-	return NULL;				/* keep compiler quiet */
-}
-
-/*
  * check_same_owner: whose code is it?  Neither may the role have become
  * another, nor the copy another's.
  */
@@ -107,9 +85,12 @@ check_same_owner(const DefinitionRow *row, Oid copy)
 
 /*
  * find_copy: in the hand of this transaction, made if need be.
+ *
+ * It may have been dropped by others than us (DROP OWNED, say): what is left of
+ * it goes first.  What is not to be kept is nobody else's business.
  */
 static Oid
-find_copy(const DefinitionRow *row, const char *pin)
+find_copy(const DefinitionRow *row, const char *pin, bool keep)
 {
 	Oid			copy;
 
@@ -122,12 +103,14 @@ find_copy(const DefinitionRow *row, const char *pin)
 		/* dropped while we waited; others who saw that want it as we do */
 		LeaseUnpin(pin);
 	}
+	if (!keep)
+		return PinCreate(NULL, row->definition, row->owner);
 	(void) LeasePin(pin, true, true);
 	copy = PinFind(pin);
 	if (!OidIsValid(copy))
 	{
-		PinCreate(pin, pin_command(row, pin), row->owner);
-		copy = PinFind(pin);
+		PinDrop(pin);
+		copy = PinCreate(pin, row->definition, row->owner);
 	}
 	return copy;
 }
@@ -146,7 +129,7 @@ describe_copy(Activation *a, const DefinitionRow *row, const char *what)
 	Oid			copy;
 
 	check_same_owner(row, InvalidOid);
-	copy = find_copy(row, pin);
+	copy = find_copy(row, pin, a->tx != NULL);
 	check_same_owner(row, copy);
 	if (a->tx != NULL)
 	{
@@ -191,7 +174,7 @@ try_drop(const char *pin)
 			ReThrowError(error);
 		ereport(LOG,
 				(errcode(error->sqlerrcode),
-				 errmsg("function durable_pin.%s, which is not needed any more, could not be dropped: %s",
+				 errmsg("copy \"%s\" of a function, which is not needed any more, could not be dropped: %s",
 						pin, error->message)));
 	}
 	PG_END_TRY();

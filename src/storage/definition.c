@@ -1,11 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * definition.c
- *	  Tables workflow_version and workflow_handler: what functions were; pin,
- *	  pin_use and schema durable_pin: the copies of them that are in use.
+ *	  Tables workflow_version and workflow_handler: what functions were; pin
+ *	  and pin_use: the copies of them that are in use.
  *
  * A copy is made from the text that was stored at registration, when an
- * instance first needs it, and dropped when none does any more.
+ * instance first needs it, and dropped when none does any more.  It has the
+ * name of the function, because a body can name its parameters by it, and so
+ * a schema of its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,11 +17,13 @@
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/alter.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/value.h"
@@ -28,6 +32,7 @@
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -74,9 +79,23 @@ static Statement pin_is_used = {
 	1, {NAMEOID}, NULL
 };
 
-static Statement insert_pin = {
-	"INSERT INTO durable_internal.pin (pin) VALUES ($1) ON CONFLICT DO NOTHING",
+static Statement find_pin = {
+	"SELECT schema::text, function::text FROM durable_internal.pin WHERE pin = $1",
 	1, {NAMEOID}, NULL
+};
+
+static Statement insert_pin = {
+	"INSERT INTO durable_internal.pin (pin, schema, function) VALUES ($1, $2, $3)",
+	3, {NAMEOID, NAMEOID, NAMEOID}, NULL
+};
+
+/* whoever got a right on it by the default privileges of its owner */
+static Statement list_grantees = {
+	"SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC'"
+	"  ELSE quote_ident(pg_get_userbyid(a.grantee)) END, ', ')"
+	" FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a"
+	" WHERE p.oid = $1 AND a.grantee <> p.proowner",
+	1, {OIDOID}, NULL
 };
 
 static Statement delete_pin = {
@@ -218,13 +237,14 @@ PinIsUsed(const char *pin)
 }
 
 /*
- * PinFind: the copy of that name, InvalidOid if there is none.
+ * find_copy: the function in that schema, InvalidOid if there is none.
  */
-Oid
-PinFind(const char *pin)
+static Oid
+find_copy(const char *schema, const char *function)
 {
-	Oid			namespace = get_namespace_oid("durable_pin", false);
-	CatCList   *list = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(pin));
+	Oid			namespace = get_namespace_oid(schema, true);
+	CatCList   *list = SearchSysCacheList1(PROCNAMEARGSNSP,
+										   CStringGetDatum(function));
 	Oid			found = InvalidOid;
 
 	for (int i = 0; i < list->n_members; i++)
@@ -235,6 +255,24 @@ PinFind(const char *pin)
 			found = form->oid;
 	}
 	ReleaseSysCacheList(list);
+	return found;
+}
+
+/*
+ * PinFind: the copy that is known by that, InvalidOid if there is none.
+ */
+Oid
+PinFind(const char *pin)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	Datum		values[1] = {NameDatum(pin)};
+	StorageScope scope;
+	Oid			found = InvalidOid;
+
+	StorageEnter(&scope);
+	if (StatementExecute(&find_pin, values, NULL) > 0)
+		found = find_copy(StatementText(cxt, 0, 1), StatementText(cxt, 0, 2));
+	StorageLeave(&scope);
 	return found;
 }
 
@@ -249,29 +287,60 @@ execute(const char *command)
 }
 
 /*
- * create_as_owner: run the command as the owner, as far as possible from all
- * else, and put what it made into that schema.
- *
- * To read it can run code of the owner's: a default that is a constant is read
- * by the input function of its type, and that calls the CHECK of a domain.
- * The command is one of the server's own making (pg_get_functiondef), so no
- * check of its body is needed.
+ * create_schema: of a name that nobody could have foreseen, with no rights on
+ * it but its owner's (it is as temporary ones: without default privileges).
  */
-static void
-create_as_owner(const char *pin, const char *command, Oid owner,
-				const char *schema)
+static Oid
+create_schema(Oid owner, char **name)
 {
-	RawStmt    *raw = linitial_node(RawStmt, raw_parser(command, RAW_PARSE_DEFAULT));
-	CreateFunctionStmt *statement = castNode(CreateFunctionStmt, raw->stmt);
+	uint64		number;
+	Oid			schema;
+
+	if (!pg_strong_random(&number, sizeof(number)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random name")));
+	*name = psprintf("durable_pin_%016" INT64_MODIFIER "x", number);
+	schema = NamespaceCreate(*name, owner, true);
+	CommandCounterIncrement();
+	return schema;
+}
+
+/*
+ * parse_definition: the command that makes the function in that schema.  The
+ * text is of the server's own making (pg_get_functiondef).
+ */
+static CreateFunctionStmt *
+parse_definition(const char *definition, char *schema)
+{
+	RawStmt    *raw = linitial_node(RawStmt, raw_parser(definition, RAW_PARSE_DEFAULT));
+	CreateFunctionStmt *statement = (CreateFunctionStmt *) raw->stmt;
+
+	if (!IsA(statement, CreateFunctionStmt))
+		elog(ERROR, "the definition of a function cannot be read");
+	statement->funcname = list_make2(makeString(schema),
+									 llast(statement->funcname));
+	return statement;
+}
+
+/*
+ * create_as_owner: make the function as the owner, as far as possible from all
+ * else.
+ *
+ * To read the definition can run code of the owner's: a default that is a
+ * constant is read by the input function of its type, and that calls the CHECK
+ * of a domain.  The body was checked when it was new.
+ */
+static Oid
+create_as_owner(const char *definition, Oid owner, char *schema)
+{
+	CreateFunctionStmt *statement;
 	ParseState *pstate = make_parsestate(NULL);
 	ObjectAddress function;
 	Oid			user;
 	int			security_context;
 	int			level;
 
-	statement->funcname = list_make2(makeString(pstrdup(schema)),
-									 makeString(pstrdup(pin)));
-	pstate->p_sourcetext = command;
 	GetUserIdAndSecContext(&user, &security_context);
 	SetUserIdAndSecContext(owner,
 						   (security_context & ~SECURITY_NOFORCE_RLS) |
@@ -279,6 +348,8 @@ create_as_owner(const char *pin, const char *command, Oid owner,
 	level = NewGUCNestLevel();
 	(void) set_config_option("check_function_bodies", "off", PGC_USERSET,
 							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	statement = parse_definition(definition, schema);
+	pstate->p_sourcetext = definition;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	function = CreateFunction(pstate, statement);
 	PopActiveSnapshot();
@@ -286,54 +357,105 @@ create_as_owner(const char *pin, const char *command, Oid owner,
 	SetUserIdAndSecContext(user, security_context);
 	free_parsestate(pstate);
 	CommandCounterIncrement();
-	(void) AlterObjectNamespace_oid(ProcedureRelationId, function.objectId,
-									get_namespace_oid("durable_pin", false),
-									new_object_addresses());
-	CommandCounterIncrement();
+	return function.objectId;
 }
 
 /*
- * new_schema: a name that nobody could have foreseen.
+ * move_to_own_schema: out of the owner's reach.
+ *
+ * The schema it was made in was the owner's, who may have done anything there:
+ * it is not kept.
  */
 static char *
-new_schema(void)
+move_to_own_schema(Oid function, Oid from)
 {
-	uint64		number;
+	ObjectAddress schema;
+	char	   *name;
 
-	if (!pg_strong_random(&number, sizeof(number)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random name")));
-	return psprintf("durable_pin_" UINT64_FORMAT, number);
+	ObjectAddressSet(schema, NamespaceRelationId,
+					 create_schema(GetUserId(), &name));
+	(void) AlterObjectNamespace_oid(ProcedureRelationId, function,
+									schema.objectId, new_object_addresses());
+	CommandCounterIncrement();
+	ObjectAddressSet(schema, NamespaceRelationId, from);
+	performDeletion(&schema, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	return name;
+}
+
+static void
+revoke_from_all(Oid function, const char *name)
+{
+	Datum		values[1] = {ObjectIdGetDatum(function)};
+	char	   *grantees;
+
+	(void) StatementExecute(&list_grantees, values, NULL);
+	grantees = StatementText(CurrentMemoryContext, 0, 1);
+	if (grantees != NULL)
+		execute(psprintf("REVOKE ALL ON ROUTINE %s FROM %s", name, grantees));
 }
 
 /*
- * PinCreate: make a copy by that command.
- *
- * Nobody may create anything in schema durable_pin, so the owner gets a schema
- * to make it in, which nobody else ever sees.  Nobody can call the copy but
- * we.
+ * depend_on_extension: DROP EXTENSION takes the copy along, though it is no
+ * member: pg_dump is to see it.
  */
-void
-PinCreate(const char *pin, const char *command, Oid owner)
+static void
+depend_on_extension(Oid function, Oid schema)
 {
-	const char *name = quote_identifier(pin);
-	char	   *schema = new_schema();
-	Datum		values[1] = {NameDatum(pin)};
-	ObjectAddress address;
+	ObjectAddress extension,
+				object;
+
+	ObjectAddressSet(extension, ExtensionRelationId,
+					 get_extension_oid("durable", false));
+	ObjectAddressSet(object, ProcedureRelationId, function);
+	recordDependencyOn(&object, &extension, DEPENDENCY_AUTO_EXTENSION);
+	ObjectAddressSet(object, NamespaceRelationId, schema);
+	recordDependencyOn(&object, &extension, DEPENDENCY_AUTO);
+}
+
+/*
+ * PinCreate: make a copy of that definition.  Without a pin nobody else is to
+ * find it.
+ *
+ * Nobody else can call it but its owner, and the owner cannot either, as long
+ * as the schema is out of reach.
+ */
+Oid
+PinCreate(const char *pin, const char *definition, Oid owner)
+{
+	char	   *schema;
+	char	   *name;
+	Oid			workshop;
+	Oid			function;
 	StorageScope scope;
 
 	StorageEnter(&scope);
-	ObjectAddressSet(address, NamespaceRelationId,
-					 NamespaceCreate(schema, owner, false));
-	CommandCounterIncrement();
-	create_as_owner(pin, command, owner, schema);
-	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
-	execute(psprintf("REVOKE ALL ON ROUTINE durable_pin.%s FROM PUBLIC", name));
-	execute(psprintf("ALTER ROUTINE durable_pin.%s DEPENDS ON EXTENSION durable",
-					 name));
-	(void) StatementExecute(&insert_pin, values, NULL);
+	workshop = create_schema(owner, &schema);
+	function = create_as_owner(definition, owner, schema);
+	schema = move_to_own_schema(function, workshop);
+	name = get_func_name(function);
+	revoke_from_all(function, quote_qualified_identifier(schema, name));
+	depend_on_extension(function, get_namespace_oid(schema, false));
+	if (pin != NULL)
+	{
+		Datum		values[3] = {NameDatum(pin), NameDatum(schema), NameDatum(name)};
+
+		(void) StatementExecute(&insert_pin, values, NULL);
+	}
 	StorageLeave(&scope);
+	return function;
+}
+
+/*
+ * drop_copy: and its schema, if they are still there.
+ */
+static void
+drop_copy(const char *schema, const char *function)
+{
+	if (OidIsValid(find_copy(schema, function)))
+		execute(psprintf("DROP ROUTINE %s",
+						 quote_qualified_identifier(schema, function)));
+	if (OidIsValid(get_namespace_oid(schema, true)))
+		execute(psprintf("DROP SCHEMA %s", quote_identifier(schema)));
 }
 
 /*
@@ -342,12 +464,13 @@ PinCreate(const char *pin, const char *command, Oid owner)
 void
 PinDrop(const char *pin)
 {
+	MemoryContext cxt = CurrentMemoryContext;
 	Datum		values[1] = {NameDatum(pin)};
 	StorageScope scope;
 
 	StorageEnter(&scope);
-	if (OidIsValid(PinFind(pin)))
-		execute(psprintf("DROP ROUTINE durable_pin.%s", quote_identifier(pin)));
+	if (StatementExecute(&find_pin, values, NULL) > 0)
+		drop_copy(StatementText(cxt, 0, 1), StatementText(cxt, 0, 2));
 	(void) StatementExecute(&delete_pin, values, NULL);
 	StorageLeave(&scope);
 }

@@ -128,7 +128,7 @@ extern List *PinRelease(int64 iid);
 extern List *PinsUnused(void);
 extern bool PinIsUsed(const char *pin);
 extern Oid	PinFind(const char *pin);
-extern void PinCreate(const char *pin, const char *command, Oid owner);
+extern Oid	PinCreate(const char *pin, const char *definition, Oid owner);
 extern void PinDrop(const char *pin);
 
 /* ---- instance.c ---- */

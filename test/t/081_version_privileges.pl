@@ -310,21 +310,30 @@ is(as('owner', q{SELECT durable_result('inner')}), '"inner"', 'who starts a work
 #
 # The copies themselves are out of reach
 #
+as('postgres', <<'SQL');
+ALTER DEFAULT PRIVILEGES FOR ROLE owner GRANT EXECUTE ON FUNCTIONS TO mallory;
+ALTER DEFAULT PRIVILEGES FOR ROLE postgres, owner GRANT ALL ON SCHEMAS TO mallory;
+SQL
 flow('kept', q{'old'});
 as('owner', q{SELECT durable_register('owner.kept')});
 begin_as('app', 'kept', 'kept');
 flow('kept', q{'new'});
 as('app', q{SELECT durable_pause('kept'), durable_resume('kept')});
-ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace AND proname LIKE 'kept%'}),
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_proc WHERE pronamespace::regnamespace::text LIKE 'durable_pin_%' AND proname = 'kept'}),
 	'there is a copy');
-my $copy = as('postgres', q{SELECT oid::regproc FROM pg_proc WHERE pronamespace = 'durable_pin'::regnamespace AND proname LIKE 'kept%'});
+my $copy = as('postgres', q{SELECT oid::regproc FROM pg_proc WHERE pronamespace::regnamespace::text LIKE 'durable_pin_%' AND proname = 'kept'});
+my ($place) = split /\./, $copy;
 foreach my $role ('app', 'mallory', 'owner')
 {
 	refused($role, "SELECT $copy()", qr/42501/, "$role cannot call it");
-	refused($role, 'CREATE FUNCTION durable_pin.mine() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$', qr/42501/, "$role cannot make one");
+	refused($role, "CREATE FUNCTION $place.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'", qr/42501/, "$role cannot make one");
 	refused($role, 'SELECT * FROM durable_internal.workflow_version', qr/42501/, "$role cannot read the definitions");
 }
 refused('mallory', "CREATE OR REPLACE FUNCTION $copy() RETURNS text LANGUAGE sql AS 'SELECT 1::text'", qr/42501/, 'nor put another in its place');
+# the default privileges do not count for copies: who may look into all schemas cannot call them either
+as('postgres', 'GRANT pg_read_all_data TO mallory');
+refused('mallory', "SELECT $copy()", qr/permission denied for function kept/, 'default privileges do not count for copies');
+as('postgres', 'REVOKE pg_read_all_data FROM mallory');
 refused('mallory', q{SELECT durable_export('kept')}, qr/WF004/, 'histories are exported to members only');
 refused('mallory', q{SELECT durable_resume('kept', definition => 'current')}, qr/WF004/, 'nor can others choose');
 is(as('mallory', q{SELECT count(*) FROM durable_check('owner.kept')}), '0', 'nor rehearse');
@@ -358,7 +367,9 @@ as('app', q{SELECT durable_signal('defaults', 'go')});
 becomes('defaults', 'completed');
 is(as('app', q{SELECT durable_result('defaults')}), '"old"', 'a copy with such a default');
 is(as('postgres', q{SELECT DISTINCT session, acting FROM mallory.checked}), 'app|mallory', 'what is run to make it runs as its owner');
-is(as('postgres', q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'durable_pin_%'}), '0', 'and leaves nothing behind');
+ok($node->poll_query_until('postgres',
+		q{SELECT array_agg(nspname ORDER BY 1) = (SELECT array_agg(schema ORDER BY 1) FROM durable_internal.pin) FROM pg_namespace WHERE nspname LIKE 'durable_pin_%'}),
+	'and leaves nothing behind');
 
 # DROP OWNED takes the copy along; what is left without a definition is held
 as('app', q{SELECT durable_signal('kept', 'none')});
