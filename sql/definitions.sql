@@ -367,6 +367,25 @@ SELECT count(*) FROM copies;
 --
 -- What makes a version is the same for all who look
 --
+-- settings by which definitions are written and read
+CREATE FUNCTION literals(a text DEFAULT 'back\slash', b text[] DEFAULT '{NULL,null}') RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM durable_wait_signal('go');
+    RETURN a || coalesce(b[2], ' is null');
+END $$;
+SELECT durable_register('literals');
+SELECT durable_start('literals', id => 'literals');
+CALL durable_work();
+SET standard_conforming_strings = off;
+SET array_nulls = off;
+SELECT durable_start('literals', id => 'no other version');
+SELECT name, version FROM versions WHERE name = 'literals';
+CREATE OR REPLACE FUNCTION literals(a text DEFAULT '', b text[] DEFAULT '{}') RETURNS text LANGUAGE sql AS $$ SELECT 'new' $$;
+SELECT durable_signal('literals', 'go');
+CALL durable_work();
+RESET standard_conforming_strings;
+RESET array_nulls;
+SELECT id, version, result FROM outcome WHERE id IN ('literals', 'no other version') ORDER BY 1;
+SELECT durable_terminate('no other version');
 CREATE FUNCTION same(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT payload';
 CREATE FUNCTION seen() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_wait_signal('go'); END $$;
 SELECT durable_register('seen');

@@ -94,20 +94,10 @@ open_caches(void)
 char *
 DefinitionText(Oid function)
 {
-	static const char *const settings[][2] = {
-		/* temporary types last, so that they hide none */
-		{"search_path", "pg_catalog, pg_temp"}, {"quote_all_identifiers", "off"},
-		{"TimeZone", "UTC"}, {"DateStyle", "ISO"},
-		{"IntervalStyle", "postgres"}, {"bytea_output", "hex"},
-		{"extra_float_digits", "1"}, {"lc_monetary", "C"}
-	};
 	int			level = NewGUCNestLevel();
 	Datum		definition;
 
-	for (int i = 0; i < lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-								 false);
+	DefinitionSettings();
 	definition = OidFunctionCall1(F_PG_GET_FUNCTIONDEF,
 								  ObjectIdGetDatum(function));
 	AtEOXact_GUC(false, level);

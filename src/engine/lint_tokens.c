@@ -95,6 +95,8 @@ scan_source(LintTokens *tokens)
 
 	scanner = scanner_init(tokens->source, &extra, &no_keywords, NULL);
 	extra.escape_string_warning = false;
+	/* what is found must not depend on who looks */
+	extra.standard_conforming_strings = true;
 	while ((kind = core_yylex(&value, &pos, scanner)) != TOKEN_END)
 	{
 		bool		has_text = kind >= TOKEN_IDENT && kind <= TOKEN_OP;

@@ -170,6 +170,29 @@ HandlerStore(const char *workflow, int version, const DefinitionRow *row)
 	return StatementRun(&store_handler, values, NULL) == 1;
 }
 
+/*
+ * DefinitionSettings: those by which definitions are written and read, up to
+ * the end of the current nest level.  Whoever does it must come to the same.
+ */
+void
+DefinitionSettings(void)
+{
+	static const char *const settings[][2] = {
+		/* temporary types last, so that they hide none */
+		{"search_path", "pg_catalog, pg_temp"}, {"quote_all_identifiers", "off"},
+		{"standard_conforming_strings", "on"}, {"array_nulls", "on"},
+		{"transform_null_equals", "off"}, {"xmloption", "content"},
+		{"TimeZone", "UTC"}, {"DateStyle", "ISO"},
+		{"IntervalStyle", "postgres"}, {"bytea_output", "hex"},
+		{"extra_float_digits", "1"}, {"lc_monetary", "C"}
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+								 false);
+}
+
 /* ------------------------------------------------------------------
  * Copies
  * ------------------------------------------------------------------
@@ -346,6 +369,7 @@ create_as_owner(const char *definition, Oid owner, char *schema)
 						   (security_context & ~SECURITY_NOFORCE_RLS) |
 						   SECURITY_RESTRICTED_OPERATION);
 	level = NewGUCNestLevel();
+	DefinitionSettings();
 	(void) set_config_option("check_function_bodies", "off", PGC_USERSET,
 							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	statement = parse_definition(definition, schema);

@@ -123,6 +123,7 @@ extern DefinitionRow *VersionFind(const char *workflow, int version);
 extern List *HandlersOf(const char *workflow, int version);
 extern bool HandlerStore(const char *workflow, int version,
 						 const DefinitionRow *row);
+extern void DefinitionSettings(void);
 extern bool PinUse(int64 iid, const char *pin);
 extern List *PinRelease(int64 iid);
 extern List *PinsUnused(void);
