@@ -49,6 +49,7 @@ extern DurableFunction *FunctionDescribe(Oid function, const char *what);
 extern bool FunctionRow(Oid function, TransactionId *xmin, ItemPointer tid);
 extern Oid	FunctionOwner(Oid function);
 extern bool FunctionIsOf(Oid function, Oid role);
+extern void FunctionRefuseOwner(const DurableFunction *fn, Oid owner);
 extern void FunctionCheckOwner(const DurableFunction *fn, Oid owner);
 extern char *FunctionNamePart(const char *name);
 extern void FunctionCheckExecute(const DurableFunction *fn);

@@ -607,20 +607,33 @@ FunctionIsOf(Oid function, Oid role)
 }
 
 /*
+ * FunctionRefuseOwner
+ *		It is not, or not any more, one of the role that registered it.
+ */
+void
+FunctionRefuseOwner(const DurableFunction *fn, Oid owner)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DURABLE_UNDEFINED),
+			 errmsg("function %s does not belong to role \"%s\", which registered it as %s",
+					fn->signature, GetUserNameFromId(owner, true),
+					with_article(fn->what)),
+			 errhint("Its owner can register it again.")));
+}
+
+/*
  * FunctionCheckOwner
- *		The function must still belong to the role that registered it: the
- *		name alone could be another's by now.
+ *		The function must still belong to that role: the name alone could be
+ *		another's by now.
+ *
+ * Its own role, not one that it is a member of: a workflow may run as its
+ * owner, and the other members of a group have no right to that.
  */
 void
 FunctionCheckOwner(const DurableFunction *fn, Oid owner)
 {
-	if (!FunctionIsOf(fn->oid, owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_DURABLE_UNDEFINED),
-				 errmsg("function %s does not belong to role \"%s\", which registered it as %s",
-						fn->signature, GetUserNameFromId(owner, true),
-						with_article(fn->what)),
-				 errhint("Its owner can register it again.")));
+	if (FunctionOwner(fn->oid) != owner)
+		FunctionRefuseOwner(fn, owner);
 }
 
 /*

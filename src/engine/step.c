@@ -111,8 +111,9 @@ resolve(Activation *a, const char *name)
 														"activity"),
 										"activity");
 			/* a superuser may have registered anybody's */
-			if (row != NULL && !superuser_arg(row->owner))
-				FunctionCheckOwner(function, row->owner);
+			if (row != NULL && !superuser_arg(row->owner) &&
+				!FunctionIsOf(function->oid, row->owner))
+				FunctionRefuseOwner(function, row->owner);
 			FunctionCheckExecute(function);
 		}
 	}

@@ -225,6 +225,30 @@ as('heir', q{CREATE FUNCTION owner.root_flow() RETURNS text LANGUAGE sql AS $$ S
 refused('app', q{SELECT durable_start('root flow')}, qr/WF004: function owner.root_flow\(\) does not belong to role "postgres"/,
 	'a superuser does not vouch for what others write');
 
+# nor do the other members of a group: what they put in the place of a member's function does not run as that one
+as('postgres', <<'SQL');
+CREATE ROLE staff;
+GRANT staff TO owner, mallory;
+CREATE SCHEMA staff AUTHORIZATION staff;
+GRANT ALL ON SCHEMA staff TO PUBLIC;
+SQL
+as('owner', <<'SQL');
+CREATE FUNCTION staff.shared() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_wait_signal('go'); RETURN 'owner''s'; END $$;
+SELECT durable_register('staff.shared', 'shared', run_as => 'owner', on_change => 'continue', sandbox => 'off');
+SELECT durable_start('shared', id => 'shared');
+SQL
+becomes('shared', 'waiting_for_event');
+as('mallory', <<'SQL');
+SET ROLE staff;
+DROP FUNCTION staff.shared();
+CREATE FUNCTION staff.shared() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM durable_wait_signal('go'); RETURN 'mallory''s as ' || current_user; END $$;
+SQL
+refused('mallory', q{SELECT durable_start('shared')}, qr/WF004: function staff.shared\(\) does not belong to role "owner"/, 'what a group put in place of its member\'s is not started');
+as('owner', q{SELECT durable_signal('shared', 'go')});
+becomes('shared', 'held');
+reason_is('shared', qr/WF004: function staff.shared\(\) does not belong to role "owner"/, 'nor does it get into instances');
+as('postgres', 'DROP SCHEMA staff CASCADE; DROP ROLE staff');
+
 #
 # Handlers: another role's function is not kept, nor does it get into others' instances
 #
