@@ -421,21 +421,30 @@ SELECT name, version FROM versions WHERE name = 'seen';
 SELECT durable_terminate(id) FROM outcome WHERE status = 'pending' OR id = 'hidden type';
 
 --
--- A copy that cannot be dropped disturbs nobody
+-- A copy that cannot be dropped disturbs nobody, and event triggers do not disturb copies
 --
-CREATE FUNCTION no_drop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'nothing is dropped here'; END $$;
+CREATE FUNCTION no_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'nothing is changed here'; END $$;
 SELECT deploy('pinned', 'kept');
-SELECT durable_start('pinned', id => 'kept');
+SELECT durable_start('pinned', id => 'kept'), durable_start('pinned', id => 'kept too');
 CALL durable_work();
 SELECT deploy('pinned', 'other');
-CREATE EVENT TRIGGER definitions_no_drop ON sql_drop EXECUTE FUNCTION no_drop();
+CREATE EVENT TRIGGER definitions_no_drop ON sql_drop EXECUTE FUNCTION no_ddl();
+CREATE EVENT TRIGGER definitions_no_ddl ON ddl_command_end EXECUTE FUNCTION no_ddl();
 SELECT durable_signal('kept', 'go');
+CALL durable_work();
+SELECT copy_of FROM copies;
+DROP EVENT TRIGGER definitions_no_ddl;
+DROP EVENT TRIGGER definitions_no_drop;
+SELECT durable_pause('kept too'), durable_resume('kept too');
+CALL durable_work();
+DO $$ BEGIN EXECUTE (SELECT format('CREATE VIEW of_a_copy AS SELECT %I.%I()', schema, function) FROM durable_internal.pin); END $$;
+SELECT durable_signal('kept too', 'go');
 CALL durable_work();
 SELECT durable_start('pinned', id => 'behind kept');
 CALL durable_work();
-SELECT id, status, result FROM outcome WHERE id IN ('kept', 'behind kept');
+SELECT id, status, result FROM outcome WHERE id ~ 'kept';
 SELECT copy_of FROM copies;
-DROP EVENT TRIGGER definitions_no_drop;
+DROP VIEW of_a_copy;
 CALL durable_work();
 SELECT count(*) FROM copies;
 

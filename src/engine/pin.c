@@ -144,8 +144,8 @@ describe_copy(Activation *a, const DefinitionRow *row, const char *what)
 }
 
 /*
- * try_drop: a copy that cannot be dropped (an event trigger forbids it, say)
- * is litter, and no reason to stop whoever would tidy up.
+ * try_drop: a copy that cannot be dropped (a superuser has made a view of it,
+ * say) is litter, and no reason to stop whoever would tidy up.
  */
 static void
 try_drop(const char *pin)

@@ -29,6 +29,7 @@
 #include "nodes/value.h"
 #include "parser/parse_node.h"
 #include "parser/parser.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/guc.h"
@@ -299,16 +300,6 @@ PinFind(const char *pin)
 	return found;
 }
 
-static void
-execute(const char *command)
-{
-	int			rc = SPI_execute(command, false, 0);
-
-	if (rc != SPI_OK_UTILITY)
-		elog(ERROR, "could not execute \"%s\": %s", command,
-			 SPI_result_code_string(rc));
-}
-
 /*
  * create_schema: of a name that nobody could have foreseen, with no rights on
  * it but its owner's (it is as temporary ones: without default privileges).
@@ -411,11 +402,17 @@ revoke_from_all(Oid function, const char *name)
 {
 	Datum		values[1] = {ObjectIdGetDatum(function)};
 	char	   *grantees;
+	RawStmt    *raw;
 
 	(void) StatementExecute(&list_grantees, values, NULL);
 	grantees = StatementText(CurrentMemoryContext, 0, 1);
-	if (grantees != NULL)
-		execute(psprintf("REVOKE ALL ON ROUTINE %s FROM %s", name, grantees));
+	if (grantees == NULL)
+		return;
+	raw = linitial_node(RawStmt,
+						raw_parser(psprintf("REVOKE ALL ON ROUTINE %s FROM %s",
+											name, grantees),
+								   RAW_PARSE_DEFAULT));
+	ExecuteGrantStmt(castNode(GrantStmt, raw->stmt));
 }
 
 /*
@@ -442,6 +439,9 @@ depend_on_extension(Oid function, Oid schema)
  *
  * Nobody else can call it but its owner, and the owner cannot either, as long
  * as the schema is out of reach.
+ *
+ * No command is executed, so that no event trigger has a say: it would be run
+ * in the middle of an instance, with none of the settings it expects.
  */
 Oid
 PinCreate(const char *pin, const char *definition, Oid owner)
@@ -470,16 +470,24 @@ PinCreate(const char *pin, const char *definition, Oid owner)
 }
 
 /*
- * drop_copy: and its schema, if they are still there.
+ * drop_copy: and its schema, if they are still there.  What others have made
+ * of them stays.
  */
 static void
 drop_copy(const char *schema, const char *function)
 {
-	if (OidIsValid(find_copy(schema, function)))
-		execute(psprintf("DROP ROUTINE %s",
-						 quote_qualified_identifier(schema, function)));
-	if (OidIsValid(get_namespace_oid(schema, true)))
-		execute(psprintf("DROP SCHEMA %s", quote_identifier(schema)));
+	ObjectAddresses *objects = new_object_addresses();
+	ObjectAddress object;
+
+	ObjectAddressSet(object, ProcedureRelationId, find_copy(schema, function));
+	if (OidIsValid(object.objectId))
+		add_exact_object_address(&object, objects);
+	ObjectAddressSet(object, NamespaceRelationId, get_namespace_oid(schema, true));
+	if (OidIsValid(object.objectId))
+		add_exact_object_address(&object, objects);
+	performMultipleDeletions(objects, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	free_object_addresses(objects);
+	CommandCounterIncrement();
 }
 
 /*
