@@ -458,14 +458,20 @@ ReplayFinished(Activation *a, Command *command)
 void
 ReplayCheckLeftover(Activation *a)
 {
+	const ErrorData *error = a->pass.error;
 	Command    *command;
 
 	if (!ReplayIsReplaying(a))
 		return;
 	command = a->commands[a->pass.position];
 	ReplayCondemn(a, ERRCODE_DURABLE_DETERMINISM,
-				  psprintf("the workflow ended after position %d, but the history has %s at position %d",
+				  psprintf("the workflow ended after position %d%s, but the history has %s at position %d",
 						   a->pass.position,
+						   /* the one that kept it from going on */
+						   error == NULL || a->pass.outcome == PASS_CONTINUED ? "" :
+						   psprintf(" with error %s: %s",
+									unpack_sql_state(error->sqlerrcode),
+									error->message),
 						   describe(command->kind, command->name, command->args),
 						   command->position),
 				  "Mend the workflow and call durable_resume().");
