@@ -395,6 +395,38 @@ ok($node->poll_query_until('postgres',
 		q{SELECT array_agg(nspname ORDER BY 1) = (SELECT array_agg(schema ORDER BY 1) FROM durable_internal.pin) FROM pg_namespace WHERE nspname LIKE 'durable_pin_%'}),
 	'and leaves nothing behind');
 
+# any language whose functions are text; a copy is made only by who could make the function
+SKIP:
+{
+	skip 'no PL/Python', 6
+	  if as('postgres', q{SELECT count(*) FROM pg_available_extensions WHERE name = 'plpython3u'}) eq '0';
+	as('postgres', <<'SQL');
+CREATE EXTENSION plpython3u;
+CREATE FUNCTION public.python() RETURNS text LANGUAGE plpython3u AS $$
+plpy.execute("SELECT durable_wait_signal('go')")
+return 'old'
+$$;
+CREATE FUNCTION owner.python() RETURNS text LANGUAGE plpython3u AS $$
+plpy.execute("SELECT durable_wait_signal('go')")
+return 'old'
+$$;
+ALTER FUNCTION owner.python() OWNER TO owner;
+SELECT durable_register('public.python'), durable_register('owner.python');
+SQL
+	begin_as('app', 'python', 'trusted');
+	as('app', q{SELECT durable_start('public.python', id => 'python')});
+	becomes('python', 'waiting_for_event');
+	as('postgres', <<'SQL');
+CREATE OR REPLACE FUNCTION public.python() RETURNS text LANGUAGE plpython3u AS $$ return 'new' $$;
+CREATE OR REPLACE FUNCTION owner.python() RETURNS text LANGUAGE plpython3u AS $$ return 'new' $$;
+SQL
+	as('app', q{SELECT durable_signal('python', 'go'), durable_signal('trusted', 'go')});
+	becomes('python', 'completed');
+	is(as('app', q{SELECT durable_result('python')}), '"old"', 'PL/Python is pinned as any language');
+	becomes('trusted', 'held');
+	reason_is('trusted', qr/42501: permission denied for language plpython3u/, 'but not for an owner who may not use it');
+}
+
 # DROP OWNED takes the copy along; what is left without a definition is held
 as('app', q{SELECT durable_signal('kept', 'none')});
 as('postgres', 'REASSIGN OWNED BY owner TO heir');
