@@ -618,6 +618,8 @@ FunctionRefuseOwner(const DurableFunction *fn, Oid owner)
 			 errmsg("function %s does not belong to role \"%s\", which registered it as %s",
 					fn->signature, GetUserNameFromId(owner, true),
 					with_article(fn->what)),
+			 strcmp(fn->what, "workflow") == 0 ?
+			 errhint("Its owner can register it again. Instances that are held go on with durable_resume(id, definition => 'current') then.") :
 			 errhint("Its owner can register it again.")));
 }
 

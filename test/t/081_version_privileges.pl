@@ -247,7 +247,19 @@ refused('mallory', q{SELECT durable_start('shared')}, qr/WF004: function staff.s
 as('owner', q{SELECT durable_signal('shared', 'go')});
 becomes('shared', 'held');
 reason_is('shared', qr/WF004: function staff.shared\(\) does not belong to role "owner"/, 'nor does it get into instances');
-as('postgres', 'DROP SCHEMA staff CASCADE; DROP ROLE staff');
+# what the owner has given to the group itself, and registered again, goes on with what it is now
+flow('handed', q{'handed over'});
+as('owner', q{SELECT durable_register('owner.handed', 'handed')});
+as('app', q{SELECT durable_start('handed', id => 'handed')});
+becomes('handed', 'waiting_for_event');
+as('postgres', 'GRANT ALL ON SCHEMA owner TO staff; ALTER FUNCTION owner.handed() OWNER TO staff');
+as('app', q{SELECT durable_signal('handed', 'go')});
+becomes('handed', 'held');
+reason_is('handed', qr/does not belong to role "owner".*definition => 'current'/, 'and says how');
+as('owner', q{SELECT durable_register('owner.handed', 'handed')});
+as('app', q{SELECT durable_resume('handed', definition => 'current')});
+becomes('handed', 'completed');
+as('postgres', 'DROP SCHEMA staff CASCADE; DROP OWNED BY staff CASCADE; DROP ROLE staff');
 
 #
 # Handlers: another role's function is not kept, nor does it get into others' instances
