@@ -46,7 +46,7 @@ case $args in
 	echo '"done"' ;;
 *marked*) echo "$DURABLE_IDEMPOTENCY_KEY" >>"$1/marked"; echo "$args" ;;
 *lingers*) sleep 2; echo "$DURABLE_ATTEMPT" ;;
-*slow*) echo $$ >>"$1/running"; sleep 60; echo '"woke up"' ;;
+*slow*) exec sleep 60 ;; # not as a child: that would outlive a killed worker
 *fails*) echo 'no such address' >&2; exit 1 ;;
 *never*) echo 'not this one' >&2; exit 100 ;;
 *garbage*) echo 'this is no JSON' ;;
