@@ -184,6 +184,7 @@ SELECT id, status FROM durable.instances WHERE id IN ('lost', 'waits_beside') OR
 SELECT durable_signal('forgets 1', 'go'), durable_signal('forgets 2', 'go');
 CALL durable_work();
 SELECT id, status, error ->> 'detail' AS detail FROM durable.instances WHERE id IN ('lost', 'waits_beside') ORDER BY id;
+DELETE FROM done;
 -- D14: it is the same step, with the same key, when its parent is retried
 CREATE SEQUENCE keyed;
 CREATE FUNCTION tells_key(what text) RETURNS void LANGUAGE plpgsql AS $$

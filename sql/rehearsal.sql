@@ -182,18 +182,6 @@ SELECT event, tamper(:'waits', event) FROM unnest(ARRAY[
     '{"event": "WorkflowCompleted", "at": "infinity"}',
     '{"event": "WorkflowStarted"}'
 ]) event;
--- results that cannot be missing are
-CREATE FUNCTION results(how text) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
-    IF how = 'query' THEN RETURN durable_sql('SELECT 1 AS one'); END IF;
-    RETURN durable_map('act', '["one", "two"]');
-END $$;
-SELECT durable_register('results');
-SELECT durable_start('results', to_jsonb(how), id => how) FROM unnest('{query,map}'::text[]) how;
-CALL durable_work();
-SELECT id, verdict, position, reason
-  FROM unnest('{query,map}'::text[]) how, durable_export(how) e,
-       durable_check('results', history => jsonb_set(e, '{events}', (SELECT jsonb_agg(x - 'result' ORDER BY n) FROM jsonb_array_elements(e -> 'events') WITH ORDINALITY y(x, n))));
-
 -- results that primitives of ours take apart may be none, or others
 CREATE FUNCTION maps() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_map('act', '["a", "b", "c"]', max_parallel => 2); END $$;
 CREATE FUNCTION asks() RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RETURN durable_sql('SELECT 1 AS one'); END $$;

@@ -159,7 +159,7 @@ SELECT args FROM several;
 SELECT count(DISTINCT token) AS tokens FROM several;
 SELECT durable_task_complete(token, args) FROM several;
 SELECT count(*) AS rest FROM durable_task_poll('mail', 'me', 1000, '178000000 years');
-SELECT max(lease_until) < now() + interval '25 days' AS cut FROM durable.tasks WHERE id ~ '^n[45]$';
+SELECT isfinite(max(lease_until)) AS cut FROM durable.tasks WHERE id ~ '^n[45]$';
 CALL durable_work();
 SELECT id, status, result FROM durable.instances WHERE id ~ '^n[1-5]$' ORDER BY id;
 
