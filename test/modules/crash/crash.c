@@ -19,7 +19,7 @@ PG_FUNCTION_INFO_V1(crash);
 Datum
 crash(PG_FUNCTION_ARGS)
 {
-	int		   *volatile nowhere = NULL;	/* not known to the compiler */
+	volatile int *volatile nowhere = NULL;	/* not known to the compiler */
 
 	*nowhere = 0;
 	PG_RETURN_VOID();
