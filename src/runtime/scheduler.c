@@ -211,8 +211,9 @@ free_dead_slots(void)
 		LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 		if (Shared->workers[i].database == MyDatabaseId)
 		{
-			/* did not even get to say that it ends */
-			if (Shared->workers[i].state == WORKER_STARTING)
+			/* did not even get to say that it begins */
+			if (Shared->workers[i].state == WORKER_STARTING &&
+				Shared->workers[i].pid == 0)
 			{
 				Shared->workers[i].state = WORKER_FREE;
 				Shared->workers[i].failed = true;
@@ -232,7 +233,8 @@ free_dead_slots(void)
 		WorkerSlot *worker = &Shared->workers[i];
 
 		if (handles[i] == NULL && worker->state == WORKER_STARTING &&
-			worker->database == MyDatabaseId && worker->since < long_ago)
+			worker->pid == 0 && worker->database == MyDatabaseId &&
+			worker->since < long_ago)
 			worker->state = WORKER_FREE;
 	}
 	LWLockRelease(Shared->lock);

@@ -82,6 +82,28 @@ worker_exit(int code, Datum arg)
 	LWLockRelease(Shared->lock);
 }
 
+/*
+ * take_slot: the one that we were started for.  Who comes up so late that it was
+ * given up (free_dead_slots) finds it free, or with another one: two in one slot
+ * would take each other's state and latch.
+ */
+static void
+take_slot(int i)
+{
+	WorkerSlot *slot = &Shared->workers[i];
+	bool		is_ours;
+
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	is_ours = slot->state == WORKER_STARTING && slot->pid == 0;
+	if (is_ours)
+		slot->pid = MyProcPid;
+	LWLockRelease(Shared->lock);
+	if (!is_ours)
+		proc_exit(0);
+	my_slot = slot;
+	before_shmem_exit(worker_exit, (Datum) 0);
+}
+
 static void
 set_state(WorkerState state)
 {
@@ -278,16 +300,14 @@ DurableWorkerMain(Datum arg)
 	pqsignal(SIGTERM, on_sigterm);
 	BackgroundWorkerUnblockSignals();
 
-	my_slot = &Shared->workers[DatumGetInt32(arg)];
+	take_slot(DatumGetInt32(arg));
 	IsDurableWorker = true;
 	WorkSlot = my_slot;
-	before_shmem_exit(worker_exit, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(my_slot->database, my_slot->role,
 											  COMPAT_WORKER_FLAGS);
 	undo_role_settings();
 	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
 	my_slot->state = WORKER_BUSY;
-	my_slot->pid = MyProcPid;
 	my_slot->latch = MyLatch;
 	LWLockRelease(Shared->lock);
 
