@@ -36,6 +36,31 @@ add_row(ReturnSetInfo *result, int pid, const char *kind, Oid role,
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* What is shown, taken all at once: a row may have to wait for a file. */
+typedef struct Processes
+{
+	pid_t		launcher;		/* 0: none */
+	pid_t		scheduler;		/* likewise, of this database */
+	int			nslots;
+	WorkerSlot *workers;
+} Processes;
+
+static void
+read_processes(Processes *processes)
+{
+	SchedulerSlot *scheduler;
+
+	processes->nslots = Shared->nslots;
+	processes->workers = palloc(sizeof(WorkerSlot) * Shared->nslots);
+	LWLockAcquire(Shared->lock, LW_SHARED);
+	scheduler = SharedScheduler(MyDatabaseId);
+	processes->launcher = Shared->launcher_pid;
+	processes->scheduler = scheduler != NULL ? scheduler->pid : 0;
+	memcpy(processes->workers, Shared->workers,
+		   sizeof(WorkerSlot) * Shared->nslots);
+	LWLockRelease(Shared->lock);
+}
+
 /*
  * durable_workers: our processes of this database, and the launcher.
  */
@@ -44,27 +69,44 @@ durable_workers(PG_FUNCTION_ARGS)
 {
 	static const char *const states[] = {"free", "starting", "idle", "busy"};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	SchedulerSlot *scheduler;
+	Processes	processes;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (Shared == NULL)
 		return (Datum) 0;
-	LWLockAcquire(Shared->lock, LW_SHARED);
-	if (Shared->launcher_pid != 0)
-		add_row(result, Shared->launcher_pid, "launcher", InvalidOid, "idle", 0);
-	scheduler = SharedScheduler(MyDatabaseId);
-	if (scheduler != NULL && scheduler->pid != 0)
-		add_row(result, scheduler->pid, "scheduler", InvalidOid, "idle", 0);
-	for (int i = 0; i < Shared->nslots; i++)
+	read_processes(&processes);
+	if (processes.launcher != 0)
+		add_row(result, processes.launcher, "launcher", InvalidOid, "idle", 0);
+	if (processes.scheduler != 0)
+		add_row(result, processes.scheduler, "scheduler", InvalidOid, "idle", 0);
+	for (int i = 0; i < processes.nslots; i++)
 	{
-		WorkerSlot *worker = &Shared->workers[i];
+		WorkerSlot *worker = &processes.workers[i];
 
 		if (worker->state != WORKER_FREE && worker->database == MyDatabaseId)
 			add_row(result, worker->pid, "worker", worker->role,
 					states[worker->state], worker->since);
 	}
-	LWLockRelease(Shared->lock);
 	return (Datum) 0;
+}
+
+static void
+add_progress(ReturnSetInfo *result, const WorkerSlot *worker)
+{
+	Datum		values[7] = {
+		Int32GetDatum(worker->pid), Int64GetDatum(worker->iid),
+		Int32GetDatum(worker->progress_position),
+		Int64GetDatum(worker->progress_done),
+		Int64GetDatum(worker->progress_total),
+		CStringGetTextDatum(worker->progress_message),
+		TimestampTzGetDatum(worker->progress_at)
+	};
+	bool		nulls[7] = {
+		[4] = worker->progress_total < 0,
+		[5] = worker->progress_message[0] == '\0'
+	};
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 /*
@@ -75,33 +117,20 @@ Datum
 durable_progress_of_all(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Processes	processes;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (Shared == NULL)
 		return (Datum) 0;
-	LWLockAcquire(Shared->lock, LW_SHARED);
-	for (int i = 0; i < Shared->nslots; i++)
+	read_processes(&processes);
+	for (int i = 0; i < processes.nslots; i++)
 	{
-		WorkerSlot *worker = &Shared->workers[i];
-		Datum		values[7] = {
-			Int32GetDatum(worker->pid), Int64GetDatum(worker->iid),
-			Int32GetDatum(worker->progress_position),
-			Int64GetDatum(worker->progress_done),
-			Int64GetDatum(worker->progress_total),
-			CStringGetTextDatum(worker->progress_message),
-			TimestampTzGetDatum(worker->progress_at)
-		};
-		bool		nulls[7] = {
-			[4] = worker->progress_total < 0,
-			[5] = worker->progress_message[0] == '\0'
-		};
+		WorkerSlot *worker = &processes.workers[i];
 
 		if (worker->state == WORKER_BUSY && worker->database == MyDatabaseId &&
 			worker->iid != 0 && worker->progress_position != 0)
-			tuplestore_putvalues(result->setResult, result->setDesc, values,
-								 nulls);
+			add_progress(result, worker);
 	}
-	LWLockRelease(Shared->lock);
 	return (Datum) 0;
 }
 
