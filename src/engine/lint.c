@@ -25,6 +25,7 @@
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/formatting.h"
@@ -551,12 +552,16 @@ check_from_item(Lint *lint, int i)
 	}
 	else if (lint->dynamic && token->kind == '%')	/* format('FROM %I') */
 	{
+		const char *placeholder = t->source + token->pos;
+
 		end = after_placeholder(t, i);
 		if (TokenKind(t, end) == '(')
 			end = TokenAfterParen(t, end);
 		else
 			report(lint, token->line,
-				   psprintf("%s %.2s", token->from, t->source + token->pos),
+				   psprintf("%s %.*s", token->from,
+							pg_mbcliplen(placeholder, strlen(placeholder), 2),
+							placeholder),
 				   USE_READ);
 	}
 	end = after_alias(t, end);

@@ -327,7 +327,8 @@ SELECT is(lint('BEGIN ' || statement || ' END'), '1:' || found, statement)
     ('ANALYZE;', 'ANALYZE'), ('GRANT SELECT ON t TO u;', 'GRANT'), ('SHOW work_mem;', 'SHOW'),
     -- code in strings
     ('EXECUTE ''UPDATE t SET a = 1'';', 'UPDATE t'), ('EXECUTE ''SELECT now()'' INTO x;', 'now()'), ('EXECUTE ''SELECT a FROM '' || t INTO x;', 'FROM'),
-    ('EXECUTE format(''SELECT * FROM %I'', t) INTO x;', 'FROM %I'), ('EXECUTE format(''INSERT INTO %I VALUES (1)'', t);', 'INSERT INTO'),
+    ('EXECUTE format(''SELECT * FROM %I'', t) INTO x;', 'FROM %I'), ('EXECUTE format(''SELECT * FROM %é'', t) INTO x;', 'FROM %'),
+    ('EXECUTE format(''INSERT INTO %I VALUES (1)'', t);', 'INSERT INTO'),
     ('EXECUTE (''DROP TABLE t'');', 'DROP'), ('EXECUTE $q$ DELETE FROM t $q$;', 'DELETE FROM t'), ('RETURN QUERY EXECUTE ''SELECT * FROM t'';', 'FROM t'),
     ('FOR r IN EXECUTE ''SELECT * FROM t'' LOOP NULL; END LOOP;', 'FROM t'), ('OPEN c FOR EXECUTE ''SELECT * FROM t'';', 'FROM t'),
     ('DO ''BEGIN UPDATE t SET a = 1; END'';', 'UPDATE t'), ('DO LANGUAGE plpgsql $d$ BEGIN PERFORM now(); END $d$;', 'now()'),
