@@ -170,6 +170,41 @@ SELECT durable_retry('siblings');
 CALL durable_work();
 SELECT id, run, status, result, error ->> 'message' AS error FROM durable.instances WHERE id LIKE 'siblings%' ORDER BY id, run;
 
+-- messages that were handled behind the step keep their effect, before those that come now
+CREATE FUNCTION counts(state jsonb, payload jsonb) RETURNS jsonb LANGUAGE sql AS
+$$ SELECT jsonb_build_object('n', coalesce((state ->> 'n')::int, 0) + 1) $$;
+CREATE FUNCTION handles() RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_on_signal('count', 'counts');
+    BEGIN
+        PERFORM durable_call('charge', '[6]', retry => durable_retry_policy(max_attempts => 1));
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM durable_sleep('0 s');
+        PERFORM durable_sleep('0 s');
+        PERFORM durable_wait_signal('go');
+        RAISE;
+    END;
+    PERFORM durable_wait_signal('go');
+    PERFORM durable_call('act', jsonb_build_array('counted ' || (durable_state() ->> 'n')));
+    RETURN durable_wait_signal('go');
+END $$;
+SELECT durable_register('handles');
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 0';
+SELECT durable_start('handles', id => 'handles');
+CALL durable_work();
+SELECT durable_signal('handles', 'count'), durable_signal('handles', 'go');
+CALL durable_work();
+SELECT status, message FROM outcome WHERE id = 'handles';
+CREATE OR REPLACE FUNCTION charge(n int) RETURNS int LANGUAGE sql AS 'SELECT n / 2';
+SELECT durable_retry('handles');
+CALL durable_work();
+SELECT durable_signal('handles', 'count'), durable_signal('handles', 'go');
+CALL durable_work();
+SELECT durable_signal('handles', 'go', '"end"');
+CALL durable_work();
+SELECT i.status, i.result, i.reason, durable_query('handles') FROM durable.instances i WHERE id = 'handles';
+SELECT what FROM effect WHERE what LIKE 'counted %';
+
 -- an activity that was spawned behind the step is terminated before its place is taken
 CREATE FUNCTION spawns_late() RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN

@@ -314,6 +314,21 @@ is_recorded(const Marker *marker, int position)
 }
 
 /*
+ * arrive_before: what came in behind that position has its effect right behind
+ * it: messages are not lost, and what comes in from now on comes after them.
+ */
+static void
+arrive_before(Activation *a, int position)
+{
+	for (int i = a->narrivals; i > 0; i--)
+	{
+		if (a->arrivals[i - 1].position <= position)
+			break;
+		a->arrivals[i - 1].position = position;
+	}
+}
+
+/*
  * retry_from: the step whose error ended the run is open again, and all that
  * came after it is not there any more.
  */
@@ -332,6 +347,7 @@ retry_from(Activation *a, int position)
 			unuse_step_id(a, command);
 	}
 	drop_markers(a, was_before, position);
+	arrive_before(a, position + 1);
 	if (a->cancel_after >= position)
 	{
 		a->cancel_after = -1;
