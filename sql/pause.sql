@@ -204,3 +204,28 @@ SELECT durable_resume_all();
 RESET ROLE;
 DROP OWNED BY regress_durable_pause;
 DROP ROLE regress_durable_pause;
+
+-- G6: what runs beside a body is paused and resumed with it, by itself or with its workflow
+CREATE FUNCTION beside() RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    spawned int := durable_spawn('act', jsonb_build_array('beside ' || durable_instance_id()));
+BEGIN
+    RETURN durable_await(spawned);
+END $$;
+SELECT durable_register('beside');
+TRUNCATE effect;
+SELECT durable_start('beside', id => 'alone'), durable_start('beside', id => 'with it');
+CALL durable_work(2);
+SELECT durable_pause('alone'), durable_pause_workflow('beside');
+CALL durable_work();
+SELECT id, state FROM durable.steps WHERE id IN ('alone', 'with it') AND step_id IS NOT NULL ORDER BY id;
+SELECT count(*) FROM effect;
+SELECT durable_resume_workflow('beside');
+CALL durable_work();
+SELECT what FROM effect;
+SELECT id, status FROM durable.instances WHERE id IN ('alone', 'with it') ORDER BY id;
+SELECT durable_resume('alone');
+CALL durable_work();
+SELECT what FROM effect ORDER BY n;
+SELECT id, status, result FROM durable.instances WHERE id IN ('alone', 'with it') ORDER BY id;
+SELECT count(*) FROM durable_internal.parked;

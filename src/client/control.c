@@ -261,6 +261,7 @@ durable_pause(PG_FUNCTION_ARGS)
 	}
 	if (!paused)
 		PG_RETURN_BOOL(false);
+	InstancePauseBeside(tried);
 	ControlChanged();
 	PG_RETURN_BOOL(true);
 }

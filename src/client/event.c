@@ -175,7 +175,7 @@ static void
 start_workflows(const char *type, Jsonb *event)
 {
 	char	  **names;
-	int			count = EventStarts(type, event, &names);
+	int			count = EventStarts(type, event, GetUserId(), &names);
 
 	for (int i = 0; i < count; i++)
 		start_workflow(names[i], event);

@@ -242,17 +242,20 @@ SettleStop(Activation *a)
 
 	store_state(a);
 	if (instance->parked && !instance->suspended)
-		ControlPark(instance->iid, instance->workflow);
+		ControlPark(instance->iid);
 	/* its timer stays: deadlines are kept */
 	if (!ReadyDelete(instance->iid, a->lease))
 		ActivationLost(a);
+	/* what it spawned since it was paused */
+	if (instance->suspended)
+		InstancePauseBeside(instance->iid);
 	SettleCommit(a);
 
 	/* resumed while we did that: nobody else would see it */
 	if (instance->suspended)
 		ReadyInsert(instance->iid);
-	else if (!ControlIsPaused(instance->workflow))
-		ControlUnpark(instance->workflow);
+	else
+		ControlUnparkOne(instance->iid);
 	WakeupReady(instance->run_as);
 	SettleCommit(a);
 }

@@ -33,29 +33,33 @@ static Statement set_workflow_paused = {
 	2, {TEXTOID, BOOLOID}, NULL
 };
 
-static Statement is_paused = {
-	"SELECT EXISTS (SELECT 1 FROM durable_internal.control)"
-	" OR coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = $1), false)",
-	1, {TEXTOID}, NULL
-};
-
+/* What runs beside a body is parked with the body's workflow. */
 static Statement park = {
-	"INSERT INTO durable_internal.parked (iid, workflow) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-	2, {INT8OID, TEXTOID}, NULL
+	"INSERT INTO durable_internal.parked (iid, workflow)"
+	" SELECT i.iid, coalesce((SELECT p.workflow FROM durable_internal.instance p"
+	" WHERE p.iid = i.parent AND i.workflow LIKE 'durable:%'), i.workflow)"
+	" FROM durable_internal.instance i WHERE i.iid = $1 ON CONFLICT DO NOTHING",
+	1, {INT8OID}, NULL
 };
 
 /* What its own pause or a hold keeps back waits for its own resume. */
+#define UNPARK(which) \
+	"WITH gone AS (DELETE FROM durable_internal.parked p WHERE " which \
+	" AND NOT EXISTS (SELECT 1 FROM durable_internal.control)" \
+	" AND NOT coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = p.workflow), false)" \
+	" RETURNING p.iid)" \
+	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)" \
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM gone" \
+	" JOIN durable_internal.instance i ON i.iid = gone.iid" \
+	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid" \
+	" ON CONFLICT (iid) DO NOTHING"
+
 static Statement unpark = {
-	"WITH gone AS (DELETE FROM durable_internal.parked p WHERE ($1 IS NULL OR p.workflow = $1)"
-	" AND NOT EXISTS (SELECT 1 FROM durable_internal.control)"
-	" AND NOT coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = p.workflow), false)"
-	" RETURNING p.iid)"
-	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
-	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM gone"
-	" JOIN durable_internal.instance i ON i.iid = gone.iid"
-	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
-	" ON CONFLICT (iid) DO NOTHING",
-	1, {TEXTOID}, NULL
+	UNPARK("($1 IS NULL OR p.workflow = $1)"), 1, {TEXTOID}, NULL
+};
+
+static Statement unpark_one = {
+	UNPARK("p.iid = $1"), 1, {INT8OID}, NULL
 };
 
 uint64		ControlGeneration = 1;
@@ -121,30 +125,12 @@ ControlPause(const char *workflow, bool paused)
 }
 
 /*
- * ControlIsPaused: is this workflow, or everything?
- */
-bool
-ControlIsPaused(const char *workflow)
-{
-	StorageScope scope;
-	Datum		values[1] = {TextDatum(workflow)};
-	bool		paused = false;
-	bool		isnull;
-
-	StorageEnter(&scope);
-	if (StatementExecute(&is_paused, values, NULL) > 0)
-		paused = DatumGetBool(StatementColumn(0, 1, &isnull));
-	StorageLeave(&scope);
-	return paused;
-}
-
-/*
  * ControlPark: an instance was to run, but is paused with its workflow.
  */
 void
-ControlPark(int64 iid, const char *workflow)
+ControlPark(int64 iid)
 {
-	Datum		values[2] = {Int64GetDatum(iid), TextDatum(workflow)};
+	Datum		values[1] = {Int64GetDatum(iid)};
 
 	StatementRun(&park, values, NULL);
 }
@@ -159,4 +145,15 @@ ControlUnpark(const char *workflow)
 	bool		nulls[1] = {workflow == NULL};
 
 	StatementRun(&unpark, values, nulls);
+}
+
+/*
+ * ControlUnparkOne: the same for one instance, which was parked just now.
+ */
+void
+ControlUnparkOne(int64 iid)
+{
+	Datum		values[1] = {Int64GetDatum(iid)};
+
+	StatementRun(&unpark_one, values, NULL);
 }

@@ -69,10 +69,12 @@ static Statement has_competing = {
 	3, {TEXTOID, JSONBOID, OIDOID}, NULL
 };
 
+/* Not of strangers: whoever registers one is given the data. */
 static Statement started_by = {
 	"SELECT w.name FROM durable_internal.workflow w WHERE w.start_on = $1"
+	" AND (pg_catalog.pg_has_role($3, w.owner, 'USAGE') OR pg_catalog.pg_has_role(w.owner, $3, 'USAGE'))"
 	" AND (w.start_filter IS NULL OR $2 -> 'data' @> w.start_filter) ORDER BY w.name",
-	2, {TEXTOID, JSONBOID}, NULL
+	3, {TEXTOID, JSONBOID, OIDOID}, NULL
 };
 
 /*
@@ -189,14 +191,17 @@ EventIsCompetedFor(const char *type, Jsonb *event, Oid publisher)
 }
 
 /*
- * EventStarts: the names of the workflows that it starts.
+ * EventStarts: the names of the workflows that it starts: if the publisher can
+ * act as their owner, or their owner as the publisher.
  */
 int
-EventStarts(const char *type, Jsonb *event, char ***names)
+EventStarts(const char *type, Jsonb *event, Oid publisher, char ***names)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	StorageScope scope;
-	Datum		values[2] = {TextDatum(type), PointerGetDatum(event)};
+	Datum		values[3] = {
+		TextDatum(type), PointerGetDatum(event), ObjectIdGetDatum(publisher)
+	};
 	int			count;
 
 	StorageEnter(&scope);

@@ -41,7 +41,10 @@ static Statement insert_instance = {
 	}, NULL
 };
 
-/* OFFSET 0: asked of one inbox by the index, never of all by a hash. */
+/*
+ * OFFSET 0: asked of one inbox by the index, never of all by a hash.  What runs
+ * beside a body is paused with the body's workflow.
+ */
 #define SELECT_INSTANCE \
 	"SELECT i.iid, i.id, i.run, i.chain, i.workflow, i.version," \
 	" CASE WHEN i.end_seq IS NOT NULL THEN i.status" \
@@ -56,7 +59,10 @@ static Statement insert_instance = {
 	" i.xmin, i.parent, i.parent_chain, i.parent_position, i.deadline," \
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'cancel' OFFSET 0)" \
 	" OR EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'terminate' OFFSET 0)," \
-	" w.paused OR EXISTS (SELECT 1 FROM durable_internal.control)," \
+	" coalesce(w.paused, (SELECT o.paused FROM durable_internal.instance p" \
+	" JOIN durable_internal.workflow o ON o.name = p.workflow" \
+	" WHERE p.iid = i.parent AND i.workflow LIKE 'durable:%'), false)" \
+	" OR EXISTS (SELECT 1 FROM durable_internal.control)," \
 	" EXISTS (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.kind = 'update' OFFSET 0)," \
 	" coalesce(w.hold_on_undo_failure, false), i.definition, v.hash, w.version, w.on_change," \
 	" EXISTS (SELECT 1 FROM durable_internal.pin_use u WHERE u.iid = i.iid OFFSET 0)" \
@@ -113,7 +119,19 @@ static Statement resume_instance = {
 	3, {INT8OID, NAMEOID, TEXTOID}, NULL
 };
 
-/* Activities beside a body are resumed with it: nobody knows them by name. */
+/*
+ * Activities beside a body are paused and resumed with it: nobody knows them by
+ * name.  Whoever resumes the instance meanwhile has its row.
+ */
+static Statement pause_beside = {
+	"WITH p AS (SELECT i.iid FROM durable_internal.instance i"
+	" WHERE i.iid = $1 AND i.suspended = 'paused' FOR NO KEY UPDATE)"
+	" UPDATE durable_internal.instance c SET suspended = 'paused' FROM p"
+	" WHERE c.parent = p.iid AND c.suspended IS NULL AND c.end_seq IS NULL"
+	" AND c.workflow LIKE 'durable:%'",
+	1, {INT8OID}, NULL
+};
+
 static Statement resume_beside = {
 	"UPDATE durable_internal.instance SET suspended = NULL, reason = NULL, body_failures = 0,"
 	" run_as_name = $2 WHERE parent = $1 AND suspended IS NOT NULL AND end_seq IS NULL"
@@ -511,6 +529,18 @@ InstancesOf(const char *workflow, bool ended, int64 **iids)
 	Datum		values[2] = {TextDatum(workflow), BoolGetDatum(ended)};
 
 	return list_iids(&instances_of, values, iids);
+}
+
+/*
+ * InstancePauseBeside: suspend what runs beside the body of a run, if that is
+ * paused.
+ */
+void
+InstancePauseBeside(int64 parent)
+{
+	Datum		values[1] = {Int64GetDatum(parent)};
+
+	StatementRun(&pause_beside, values, NULL);
 }
 
 /*

@@ -207,6 +207,7 @@ extern void InstanceSetBodyFailures(int64 iid, int failures);
 extern void InstanceHold(int64 iid, const char *reason, bool mend);
 extern bool InstanceResume(int64 iid, const char *run_as_name,
 						   const char *definition);
+extern void InstancePauseBeside(int64 parent);
 extern int	InstanceResumeBeside(int64 parent, const char *run_as_name,
 								 int64 **iids);
 extern void InstanceSwitch(int64 iid, int version);
@@ -346,9 +347,9 @@ extern uint64 ControlGeneration;
 extern void ControlWatch(void);
 extern void ControlChanged(void);
 extern bool ControlPause(const char *workflow, bool paused);
-extern bool ControlIsPaused(const char *workflow);
-extern void ControlPark(int64 iid, const char *workflow);
+extern void ControlPark(int64 iid);
 extern void ControlUnpark(const char *workflow);
+extern void ControlUnparkOne(int64 iid);
 
 /* ---- state.c ---- */
 
@@ -420,6 +421,7 @@ extern bool EventUseId(Oid publisher, const char *source, const char *id);
 extern int	EventFanOut(const char *type, Jsonb *event, Oid publisher,
 						int64 **chains);
 extern bool EventIsCompetedFor(const char *type, Jsonb *event, Oid publisher);
-extern int	EventStarts(const char *type, Jsonb *event, char ***names);
+extern int	EventStarts(const char *type, Jsonb *event, Oid publisher,
+						char ***names);
 
 #endif							/* DURABLE_STORAGE_H */

@@ -133,7 +133,8 @@ becomes('s1', 'completed');
 is(as('app', q{SELECT durable_result('s1') -> 'data'}), '{"by": "colleague"}', 'a member can publish to it');
 
 #
-# Started by an event: as who registered it, if the publisher could start it.
+# Started by an event: as who registered it, if the publisher could start it and
+# the two have to do with each other.
 #
 as('app', <<'SQL');
 CREATE FUNCTION app.who() RETURNS text LANGUAGE sql AS 'SELECT current_user || session_user';
@@ -148,11 +149,16 @@ is(as('postgres', q{SELECT count(*) FROM durable.instances WHERE workflow = 'on_
 	'I8: nor by an event');
 as('app', q{GRANT EXECUTE ON FUNCTION app.on_order(jsonb) TO other});
 as('other', q{SELECT durable_publish('order')});
+is(as('postgres', q{SELECT count(*) FROM durable.instances WHERE workflow = 'on_order'}), '0',
+	'I8: nor does it hear of a stranger\'s event, which has never asked for that');
+as('postgres', q{GRANT other TO app});
+as('other', q{SELECT durable_publish('order')});
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM durable.instances WHERE workflow = 'on_order' AND status = 'completed'}),
 	'I8: with EXECUTE an event starts it');
 is(as('postgres', q{SELECT run_as, result FROM durable.instances WHERE workflow = 'on_order'}),
 	'app|"appapp"', 'I8: as who registered it');
 is(as('other', q{SELECT count(*) FROM durable.instances}), '0', 'I4: the publisher does not see it');
+as('postgres', q{REVOKE other FROM app});
 
 #
 # Handlers of ill will
