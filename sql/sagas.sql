@@ -138,6 +138,7 @@ SELECT durable_start('discards', id => 'discards');
 CALL durable_work();
 SELECT told();
 SELECT status, compensation FROM durable.instances WHERE id = 'discards';
+SELECT position, kind, name, state FROM durable.steps WHERE id = 'discards' ORDER BY position, started_at;
 
 -- F4: it is known that undoing has begun before anything is undone; each is retried
 CREATE FUNCTION undo_slowly(what text) RETURNS text LANGUAGE plpgsql AS $$

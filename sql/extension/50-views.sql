@@ -95,6 +95,10 @@ CREATE VIEW durable.steps WITH (security_barrier) AS
                     WHEN last.event ~ 'TimedOut$' THEN 'timed_out'
                     WHEN last.event ~ '(RetryScheduled|Interrupted)$' THEN 'retrying'
                     WHEN last.event ~ 'Queued$' THEN 'queued'
+                    WHEN last.event = 'CompensationAdded' AND EXISTS (
+                        SELECT 1 FROM durable_internal.history d
+                         WHERE d.iid = i.iid AND d.seq > f.last_seq AND d.event = 'CompensationsDiscarded')
+                    THEN 'discarded'
                     WHEN last.event = 'CompensationAdded' THEN 'added'
                     WHEN last.event = 'CompensationsDiscarded' THEN 'completed'
                     WHEN last.event = 'ActivityScheduled' AND beside.end_seq IS NOT NULL THEN beside.status

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
@@ -115,6 +116,12 @@ durable_retry(PG_FUNCTION_ARGS)
 	int			position;
 
 	ClientEnterToWrite("durable_retry");
+	/* a child that has ended meanwhile must be seen */
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_DURABLE_WRONG_STATE),
+				 errmsg("durable_retry() needs isolation level READ COMMITTED"),
+				 errhint("Begin the transaction with that level.")));
 	instance = ClientFindInstance(id);
 	if (!instance->ended || strcmp(instance->status, "failed") != 0)
 		ereport(ERROR,

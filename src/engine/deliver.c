@@ -293,14 +293,15 @@ DeliverRequests(Activation *a, Command *command)
  * hold_for_handler: one that fails is mended, and the message waits for that.
  */
 static void
-hold_for_handler(Activation *a, const char *function, const ErrorData *error)
+hold_for_handler(Activation *a, const char *what, const char *function,
+				 const ErrorData *error)
 {
 	if (a->pass.outcome == PASS_VERDICT)
 		SettleHoldToMend(a, a->pass.reason);
 	else
-		SettleHoldToMend(a, psprintf("%s: handler %s failed: %s",
-							   unpack_sql_state(error->sqlerrcode), function,
-							   error->message));
+		SettleHoldToMend(a, psprintf("%s: %s %s failed: %s",
+									 unpack_sql_state(error->sqlerrcode), what,
+									 function, error->message));
 }
 
 static Jsonb *
@@ -366,7 +367,7 @@ apply_update(Activation *a, Handled *handled, Jsonb **state)
 		(void) PassCallHandler(a, handler->validator, args, 2, &error);
 		if (a->pass.outcome == PASS_VERDICT)
 		{
-			hold_for_handler(a, handler->validator, error);
+			hold_for_handler(a, "validator", handler->validator, error);
 			return false;
 		}
 		if (error != NULL)
@@ -378,7 +379,7 @@ apply_update(Activation *a, Handled *handled, Jsonb **state)
 	result = PassCallHandler(a, handler->function, args, 2, &error);
 	if (a->pass.outcome == PASS_VERDICT)
 	{
-		hold_for_handler(a, handler->function, error);
+		hold_for_handler(a, "handler", handler->function, error);
 		return false;
 	}
 	handled->event = "UpdateCompleted";
@@ -413,7 +414,7 @@ apply_signal(Activation *a, Handled *handled, Jsonb **state)
 	result = PassCallHandler(a, handler->function, args, 2, &error);
 	if (error != NULL || a->pass.outcome == PASS_VERDICT)
 	{
-		hold_for_handler(a, handler->function, error);
+		hold_for_handler(a, "handler", handler->function, error);
 		return false;
 	}
 	if (result != NULL)
@@ -479,7 +480,7 @@ DeliverIsMet(Activation *a, Command *condition, bool *met)
 
 	if (error != NULL || a->pass.outcome == PASS_VERDICT)
 	{
-		hold_for_handler(a, condition->name, error);
+		hold_for_handler(a, "condition", condition->name, error);
 		return false;
 	}
 	*met = result != NULL && JB_ROOT_IS_SCALAR(result) &&

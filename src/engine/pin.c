@@ -37,6 +37,7 @@
 #include "engine/settings.h"
 #include "engine/start.h"
 #include "runtime/lease.h"
+#include "runtime/process.h"
 
 /* How much of its hash tells one copy of a function from another. */
 #define HASH_DIGITS	20
@@ -116,6 +117,35 @@ find_copy(const DefinitionRow *row, const char *pin, bool keep)
 }
 
 /*
+ * Copies that this worker has called.  PL/pgSQL keeps what it made of a
+ * function until the process ends, though the function was dropped.
+ */
+#define MANY_COPIES	64
+
+static List *met = NIL;
+
+static void
+meet(Oid copy)
+{
+	MemoryContext old;
+
+	if (!IsDurableWorker)
+		return;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	met = list_append_unique_oid(met, copy);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * PinHasMetMany: should this worker make room for another one?
+ */
+bool
+PinHasMetMany(void)
+{
+	return list_length(met) >= MANY_COPIES;
+}
+
+/*
  * describe_copy: what an instance is to run instead of a function.
  *
  * Outside of an activation (a query) nothing is kept: the transaction in which
@@ -137,6 +167,7 @@ describe_copy(Activation *a, const DefinitionRow *row, const char *what)
 		if (PinUse(a->instance->iid, pin))
 			a->dirty = true;
 	}
+	meet(copy);
 	fn = FunctionDescribe(copy, what);
 	fn->signature = row->function;
 	fn->pinned = true;

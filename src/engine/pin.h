@@ -15,5 +15,6 @@ extern DurableFunction *PinKnownHandler(Activation *a, const char *name);
 extern DurableFunction *PinChooseHandler(Activation *a, const char *name);
 extern void PinDropUnused(List *pins);
 extern bool PinSweep(void);
+extern bool PinHasMetMany(void);
 
 #endif							/* DURABLE_PIN_H */

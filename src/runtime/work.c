@@ -306,7 +306,7 @@ work(int64 max_instances)
 			done += count;
 			MemoryContextReset(turn);
 			/* another role's turn, once something was done for this one */
-			if (WorkSlot != NULL && WorkSlot->leave)
+			if (WorkSlot != NULL && (WorkSlot->leave || PinHasMetMany()))
 				max_instances = done;
 		}
 	} while (done > done_before && done < max_instances);

@@ -32,6 +32,7 @@
 
 #include "compat.h"
 #include "durable.h"
+#include "engine/pin.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 #include "runtime/shmem.h"
@@ -245,7 +246,7 @@ rest(void)
 	long		timeout = durable_worker_idle_timeout;
 	TimestampTz since = GetCurrentTimestamp();
 
-	while (!my_slot->leave)
+	while (!my_slot->leave && !PinHasMetMany())
 	{
 		long		waited = (GetCurrentTimestamp() - since) / 1000;
 

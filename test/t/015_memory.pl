@@ -1,5 +1,5 @@
 # A session that drives many instances, or one of many steps, keeps nothing of
-# them in memory.
+# them in memory.  A worker that has called many copies of functions leaves.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -85,5 +85,38 @@ my $per_step = $node->safe_psql('postgres', qq{
 cmp_ok($per_step, '<', 1500, "a step that was done takes some hundred bytes ($per_step)");
 
 $session->quit;
+
+#
+# What PL/pgSQL makes of a function stays in a process when the function is
+# dropped, as copies are: their worker does not stay.
+#
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'durable'\ndurable.max_workers = 1");
+$node->restart;
+$node->safe_psql('postgres', q{
+	DO $do$
+	BEGIN
+		FOR n IN 1 .. 70 LOOP
+			EXECUTE format('CREATE FUNCTION copied_%s() RETURNS int LANGUAGE plpgsql AS
+				$$ BEGIN PERFORM durable_wait_signal(%L); RETURN pg_backend_pid(); END $$', n, 'go');
+			PERFORM durable_register('copied_' || n, sandbox => 'off');
+			PERFORM durable_start('copied_' || n, id => 'copied ' || n);
+		END LOOP;
+	END $do$});
+ok($node->poll_query_until('postgres',
+		q{SELECT count(*) = 70 FROM durable.instances WHERE status = 'waiting_for_event'}), 'all wait');
+$node->safe_psql('postgres', q{
+	DO $do$
+	BEGIN
+		FOR n IN 1 .. 70 LOOP
+			EXECUTE format('CREATE OR REPLACE FUNCTION copied_%s() RETURNS int LANGUAGE plpgsql AS
+				$$ BEGIN RETURN 0; END $$', n);
+			PERFORM durable_signal('copied ' || n, 'go');
+		END LOOP;
+	END $do$});
+ok($node->poll_query_until('postgres',
+		q{SELECT count(*) = 70 FROM durable.instances WHERE id LIKE 'copied %' AND status = 'completed'}), 'all go on');
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE result <> '0'), count(DISTINCT result) FROM durable.instances WHERE id LIKE 'copied %'}),
+	'eq', '70|2', 'on their copies, of which a second worker called the last ones');
+
 $node->stop;
 done_testing();
