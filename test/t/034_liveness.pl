@@ -110,7 +110,7 @@ cmp_ok($waited, '<', 2500, 'another one gets its turn');
 wait_for("SELECT count(*) = 0 FROM durable.instances WHERE status <> 'completed'", 'all complete');
 
 # A timer that somebody has locked is waited for, not asked for all the time.
-as('app_bob', "SELECT durable_start('sleeps', '[0.5]', id => 'in-hand')");
+as('app_bob', "SELECT durable_start('sleeps', '[2]', id => 'in-hand')");
 wait_for("SELECT count(*) = 1 FROM durable.timers", 'it sleeps');
 my $session = $node->background_psql('postgres', extra_params => [ '-U', 'app_bob' ], on_error_die => 1);
 $session->query_safe("BEGIN");
