@@ -31,6 +31,7 @@ apt_install() {
 # release offers. Empty when PG_CONFIG is not one of Debian's.
 debian_major() {
 	local pg_config major
+	local -a missing=(postgresql)	# for as_root: more is not known yet
 	if pg_config=${PG_CONFIG:-$("$tools/pg-config")}; then
 		[[ -x $pg_config ]] && pg_config=$("$pg_config" --bindir)
 		major=${pg_config#"$debian_servers"/}
