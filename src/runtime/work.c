@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
@@ -121,9 +122,7 @@ claim_hinted(Oid role, int64 **iids)
 	MessageMeans means = MESSAGE_FOR_SCHEDULER;
 
 	WorkHint = 0;
-	/* one that was locked out since we were started is to be held */
-	if (WorkSlot->solo_iid == 0 && Shared->solo_iid == 0 &&
-		ProcessWhyNot(role) == NULL)
+	if (WorkSlot->solo_iid == 0 && Shared->solo_iid == 0)
 		means = MessageLook(chain, role, &iid);
 	/* durable_run has it: to insert would be to wait for its transaction */
 	if (means == MESSAGE_WAKES && LeaseIsInHand(iid))
@@ -138,6 +137,26 @@ claim_hinted(Oid role, int64 **iids)
 }
 
 /*
+ * leave_if_locked_out: a role that may not run any more since this worker was
+ * started has its instances held, which is the scheduler's.  It looks at them
+ * all when we have left, also at the one that we were told of.
+ */
+static bool
+leave_if_locked_out(Oid role)
+{
+	if (WorkSlot == NULL)
+		return false;
+	/* the change may have come after the begin of our transaction */
+	AcceptInvalidationMessages();
+	if (ProcessWhyNot(role) == NULL)
+		return false;
+	LWLockAcquire(Shared->lock, LW_EXCLUSIVE);
+	WorkSlot->leave = true;
+	LWLockRelease(Shared->lock);
+	return true;
+}
+
+/*
  * claim_any: the next instances, unless one is to run alone.
  *
  * One at a time, and more the longer the queue does not run dry: those that
@@ -147,6 +166,8 @@ claim_hinted(Oid role, int64 **iids)
 static int
 claim_any(Oid role, int64 done, int64 **iids)
 {
+	if (leave_if_locked_out(role))
+		return 0;
 	if (WorkHint != 0 && claim_hinted(role, iids))
 		return 1;
 	if (WorkSlot != NULL && WorkSlot->solo_iid != 0)
