@@ -314,7 +314,7 @@ create_schema(Oid owner, char **name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate a random name")));
-	*name = psprintf("durable_pin_%016" INT64_MODIFIER "x", number);
+	*name = psprintf("durable_pin_%016llx", (unsigned long long) number);
 	schema = NamespaceCreate(*name, owner, true);
 	CommandCounterIncrement();
 	return schema;
