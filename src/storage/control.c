@@ -49,8 +49,8 @@ static Statement park = {
 	" AND NOT coalesce((SELECT w.paused FROM durable_internal.workflow w WHERE w.name = p.workflow), false)" \
 	" RETURNING p.iid)" \
 	" INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)" \
-	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM gone" \
-	" JOIN durable_internal.instance i ON i.iid = gone.iid" \
+	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM gone CROSS JOIN LATERAL" \
+	" (SELECT l.* FROM durable_internal.instance l WHERE l.iid = gone.iid OFFSET 0) i" \
 	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid" \
 	" ON CONFLICT (iid) DO NOTHING"
 

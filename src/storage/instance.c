@@ -42,8 +42,10 @@ static Statement insert_instance = {
 };
 
 /*
- * OFFSET 0: asked of one inbox by the index, never of all by a hash.  What runs
- * beside a body is paused with the body's workflow.
+ * OFFSET 0: queues are asked by the key.  They are planned as if they were
+ * empty, and then to read all of one seems as cheap; what was deleted since
+ * the last vacuum would be read, too.  What runs beside a body is paused with
+ * the body's workflow.
  */
 #define SELECT_INSTANCE \
 	"SELECT i.iid, i.id, i.run, i.chain, i.workflow, i.version," \
@@ -67,8 +69,8 @@ static Statement insert_instance = {
 	" coalesce(w.hold_on_undo_failure, false), i.definition, v.hash, w.version, w.on_change," \
 	" EXISTS (SELECT 1 FROM durable_internal.pin_use u WHERE u.iid = i.iid OFFSET 0)" \
 	" FROM durable_internal.instance i" \
-	" LEFT JOIN durable_internal.ready r ON r.iid = i.iid" \
-	" LEFT JOIN durable_internal.timer t ON t.iid = i.iid" \
+	" LEFT JOIN LATERAL (SELECT * FROM durable_internal.ready r WHERE r.iid = i.iid OFFSET 0) r ON true" \
+	" LEFT JOIN LATERAL (SELECT * FROM durable_internal.timer t WHERE t.iid = i.iid OFFSET 0) t ON true" \
 	" LEFT JOIN durable_internal.workflow w ON w.name = i.workflow" \
 	" LEFT JOIN durable_internal.workflow_version v" \
 	" ON v.workflow = i.workflow AND v.version = i.version"

@@ -153,10 +153,13 @@ static Statement fire_due = {
 	1, {OIDOID}, NULL
 };
 
-/* May the instance be woken?  What has ended, is suspended or runs may not. */
+/*
+ * May the instance be woken?  What has ended, is suspended or runs may not.
+ * OFFSET 0: no join, which might read the whole of a queue (see instance.c).
+ */
 #define CAN_WAKE \
-	CAN_RUN " AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid)" \
-	" AND NOT EXISTS (SELECT 1 FROM durable_internal.parked p WHERE p.iid = i.iid)"
+	CAN_RUN " AND NOT EXISTS (SELECT 1 FROM durable_internal.ready r WHERE r.iid = i.iid OFFSET 0)" \
+	" AND NOT EXISTS (SELECT 1 FROM durable_internal.parked p WHERE p.iid = i.iid OFFSET 0)"
 
 /*
  * Is there a message that wakes instance i?  Requests always do.

@@ -73,6 +73,30 @@ StorageInstalled(void)
 }
 
 /*
+ * set_for_now: up to StorageLeave, or an error.
+ */
+static void
+set_for_now(const char *setting, const char *value)
+{
+	(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* Ways to do it that are not for our statements. */
+static const struct
+{
+	const char *setting;
+	bool	   *enabled;
+}			unwanted[] = {
+	{"enable_seqscan", &enable_seqscan},
+	{"enable_bitmapscan", &enable_bitmapscan},
+	{"enable_sort", &enable_sort},
+	{"enable_mergejoin", &enable_mergejoin},
+	{"enable_hashjoin", &enable_hashjoin},
+	{"jit", &jit_enabled}
+};
+
+/*
  * StorageEnter: become the tables' owner, with a snapshot and SPI at hand.
  */
 void
@@ -85,20 +109,16 @@ StorageEnter(StorageScope *scope)
 						   SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_NOFORCE_RLS);
 	scope->guc_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	set_for_now("search_path", "pg_catalog, pg_temp");
 	/*
 	 * A plan made while a queue is empty is kept when it is long: it must
-	 * not read the whole of it.
+	 * not read the whole of it, nor all of one key to sort or to join that.
 	 */
-	if (enable_seqscan)
-		(void) set_config_option("enable_seqscan", "off", PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	/* never worth its while for our statements */
-	if (jit_enabled)
-		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+	for (int i = 0; i < lengthof(unwanted); i++)
+	{
+		if (*unwanted[i].enabled)
+			set_for_now(unwanted[i].setting, "off");
+	}
 	(void) SPI_connect();
 }
 
