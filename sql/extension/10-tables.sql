@@ -143,6 +143,7 @@ CREATE TABLE durable_internal.ready (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ready_order ON durable_internal.ready (run_as, priority DESC, iid);
+CREATE INDEX ready_suspect ON durable_internal.ready (priority DESC, iid) WHERE suspect;
 
 -- When a waiting instance must be looked at again: its earliest deadline.
 CREATE TABLE durable_internal.timer (

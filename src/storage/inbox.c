@@ -29,9 +29,15 @@ static Statement insert_restart = {
 	4, {INT8OID, TEXTOID, JSONBOID, JSONBOID}, NULL
 };
 
+/* Of an inbox by the index: there may be very many messages for others. */
+#define DELETE_OF_CHAIN(which) \
+	"DELETE FROM durable_internal.inbox m WHERE m.mid = ANY (ARRAY(SELECT l.mid" \
+	" FROM durable_internal.instance i CROSS JOIN LATERAL" \
+	" (SELECT x.mid FROM durable_internal.inbox x WHERE x.chain = i.chain AND " which " OFFSET 0) l" \
+	" WHERE i.iid = $1))"
+
 static Statement take_restarts = {
-	"WITH gone AS (DELETE FROM durable_internal.inbox m USING durable_internal.instance i"
-	" WHERE i.iid = $1 AND m.chain = i.chain AND m.restart IS NOT NULL"
+	"WITH gone AS (" DELETE_OF_CHAIN("x.restart IS NOT NULL")
 	" RETURNING m.mid, m.name, m.payload, m.restart)"
 	" SELECT name, payload, restart FROM gone ORDER BY mid",
 	1, {INT8OID}, NULL
@@ -111,10 +117,8 @@ static Statement insert_key = {
  * there are some that are to start the next run, which can be kept ($2).
  */
 static Statement drop_messages = {
-	"WITH ended AS (SELECT i.iid, i.chain FROM durable_internal.instance i WHERE i.iid = $1),"
-	" gone AS (DELETE FROM durable_internal.inbox m USING ended"
-	" WHERE m.chain = ended.chain AND (m.restart IS NULL OR NOT $2)"
-	" RETURNING ended.iid, m.mid, m.kind, m.name, m.payload),"
+	"WITH gone AS (" DELETE_OF_CHAIN("(x.restart IS NULL OR NOT $2)")
+	" RETURNING $1 AS iid, m.mid, m.kind, m.name, m.payload),"
 	" answered AS (INSERT INTO durable_internal.answer (mid, iid, error) SELECT g.mid, g.iid,"
 	" pg_catalog.jsonb_build_object('sqlstate', 'WF005', 'message', 'the instance has ended')"
 	" FROM gone g WHERE g.kind = 'update'),"
@@ -124,7 +128,9 @@ static Statement drop_messages = {
 	" 'MessageDropped', NULLIF(n.name, ''), n.payload, pg_catalog.jsonb_build_object('kind', n.kind),"
 	" pg_catalog.clock_timestamp() FROM numbered n)"
 	" SELECT (SELECT pg_catalog.count(*) FROM gone), $2 AND EXISTS"
-	" (SELECT 1 FROM durable_internal.inbox m, ended WHERE m.chain = ended.chain AND m.restart IS NOT NULL)",
+	" (SELECT 1 FROM durable_internal.instance i CROSS JOIN LATERAL"
+	" (SELECT 1 FROM durable_internal.inbox m WHERE m.chain = i.chain AND m.restart IS NOT NULL OFFSET 0) m"
+	" WHERE i.iid = $1)",
 	2, {INT8OID, BOOLOID}, NULL
 };
 
