@@ -11,12 +11,10 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/resowner.h"
 
 #include "arguments.h"
 #include "client/client.h"
@@ -28,6 +26,7 @@
 #include "engine/json.h"
 #include "engine/restart.h"
 #include "engine/start.h"
+#include "engine/transaction.h"
 #include "runtime/lease.h"
 #include "runtime/wakeup.h"
 
@@ -140,12 +139,22 @@ durable_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-static void
-write_end(InstanceRow *instance, const char *reason)
+/* An end that is written here. */
+typedef struct Ending
 {
+	InstanceRow *instance;
+	const char *reason;
+} Ending;
+
+static void
+write_end(void *arg)
+{
+	Ending	   *ending = arg;
+	InstanceRow *instance = ending->instance;
 	HistoryRow	row = {.event = "WorkflowTerminated"};
 
-	row.error = FailureMake("WF002", "the workflow was terminated", reason);
+	row.error = FailureMake("WF002", "the workflow was terminated",
+							ending->reason);
 	row.at = GetCurrentTimestamp();
 	row.seq = HistoryNextSeq(instance->iid);
 	HistoryAppend(instance->iid, &row);
@@ -166,35 +175,12 @@ write_end(InstanceRow *instance, const char *reason)
 static bool
 end_here(InstanceRow *instance, const char *reason)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool ended = true;
+	Ending		ending = {.instance = instance, .reason = reason};
+	ErrorData  *error = TransactionTry(write_end, &ending);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(cxt);
-	PG_TRY();
-	{
-		write_end(instance, reason);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(cxt);
-		CurrentResourceOwner = owner;
-		if (!HistoryIsFenceError(error))
-			ReThrowError(error);
-		ended = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(cxt);
-	CurrentResourceOwner = owner;
-	return ended;
+	if (error != NULL && !HistoryIsFenceError(error))
+		ReThrowError(error);
+	return error == NULL;
 }
 
 /*

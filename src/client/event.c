@@ -10,13 +10,11 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "arguments.h"
@@ -27,6 +25,7 @@
 #include "engine/failure.h"
 #include "engine/json.h"
 #include "engine/start.h"
+#include "engine/transaction.h"
 #include "runtime/wakeup.h"
 
 PG_FUNCTION_INFO_V1(durable_publish);
@@ -126,6 +125,12 @@ leave_for_one(const char *type, Jsonb *event)
 	WakeupMessage(0);
 }
 
+static void
+start(void *arg)
+{
+	StartInstance(arg);
+}
+
 /*
  * start_workflow: as who registered it, with the event as its input.
  *
@@ -135,40 +140,21 @@ leave_for_one(const char *type, Jsonb *event)
 static void
 start_workflow(const char *name, Jsonb *event)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
 	StartRequest request = {
 		.workflow = name, .input = event, .as_owner = true
 	};
+	ErrorData  *error;
 
 	request.tags = JsonEmpty();
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(cxt);
-	PG_TRY();
-	{
-		StartInstance(&request);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(cxt);
-		CurrentResourceOwner = owner;
-		if (ErrorIsEnvironment(error))
-			ReThrowError(error);
-		ereport(LOG,
-				(errcode(error->sqlerrcode),
-				 errmsg("durable workflow \"%s\" was not started by an event: %s",
-						name, error->message)));
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(cxt);
-	CurrentResourceOwner = owner;
+	error = TransactionTry(start, &request);
+	if (error == NULL)
+		return;
+	if (ErrorIsEnvironment(error))
+		ReThrowError(error);
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("durable workflow \"%s\" was not started by an event: %s",
+					name, error->message)));
 }
 
 static void

@@ -11,8 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "engine/child.h"
@@ -21,6 +19,7 @@
 #include "engine/settings.h"
 #include "engine/start.h"
 #include "engine/step.h"
+#include "engine/transaction.h"
 #include "runtime/wakeup.h"
 
 static char *
@@ -122,6 +121,25 @@ event_of(const Command *command, const char *child, const char *activity)
 	return command->kind == COMMAND_SPAWN ? activity : child;
 }
 
+/* A child that is started. */
+typedef struct Starting
+{
+	Activation *activation;
+	Command    *command;
+	StartRequest request;
+	Jsonb	   *data;			/* to be recorded */
+} Starting;
+
+static void
+start_child(void *arg)
+{
+	Starting   *child = arg;
+
+	(void) SettingsEnter(child->activation->settings);
+	start(child->activation, child->command, &child->request);
+	child->data = started(child->activation, child->command, &child->request);
+}
+
 /*
  * ChildStart: start it, and record that, or why it could not be.
  *
@@ -130,49 +148,27 @@ event_of(const Command *command, const char *child, const char *activity)
 void
 ChildStart(Activation *a, Command *command)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	Starting	child = {.activation = a, .command = command};
 	HistoryRow	row = {0};
-	StartRequest request;
-	Jsonb	   *volatile data = NULL;
-	ErrorData  *volatile error = NULL;
+	ErrorData  *error;
 
 	a->phase = PHASE_RESOLVE;
 	a->running = command;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(cxt);
-	PG_TRY();
-	{
-		(void) SettingsEnter(a->settings);
-		start(a, command, &request);
-		data = started(a, command, &request);
-	}
-	PG_CATCH();
-	{
-		ContextSet(CONTEXT_ENGINE);
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	if (error != NULL)
-		RollbackAndReleaseCurrentSubTransaction();
-	else
-		ReleaseCurrentSubTransaction();
-	MemoryContextSwitchTo(cxt);
-	CurrentResourceOwner = owner;
+	/* its end is that of the settings, too */
+	error = TransactionTry(start_child, &child);
 	if (error != NULL &&
 		(ErrorIsGap(error) || ErrorIsEnvironment(error) ||
 		 error->sqlerrcode == ERRCODE_DURABLE_UNDEFINED))
 		ReThrowError(error);
 	/* the one that was begun here before a retry is about to be terminated */
-	if (error == NULL && request.internal != NULL && !request.is_new)
+	if (error == NULL && child.request.internal != NULL &&
+		!child.request.is_new)
 		ActivationLater(a);
 
 	if (error == NULL)
 	{
 		row.event = event_of(command, "ChildStarted", "ActivityScheduled");
-		row.data = data;
+		row.data = child.data;
 	}
 	else
 	{

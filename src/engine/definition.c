@@ -14,7 +14,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -32,6 +31,7 @@
 #include "engine/replay.h"
 #include "engine/sandbox.h"
 #include "engine/settings.h"
+#include "engine/transaction.h"
 
 /* The hash of a function's definition, known since some generation. */
 typedef struct HashEntry
@@ -178,6 +178,28 @@ DefinitionOfHandler(Oid function, const char *name)
 	return row;
 }
 
+/* A handler that is looked up. */
+typedef struct HandlerSearch
+{
+	const WorkflowRow *workflow;
+	const char *name;
+	Oid			function;		/* what was found */
+} HandlerSearch;
+
+static void
+search_as_owner(void *arg)
+{
+	HandlerSearch *search = arg;
+	Oid			user;
+	int			security_context;
+
+	GetUserIdAndSecContext(&user, &security_context);
+	SetUserIdAndSecContext(search->workflow->owner,
+						   security_context | SECURITY_LOCAL_USERID_CHANGE);
+	search->function = FunctionTryResolve(search->name, "handler");
+	SetUserIdAndSecContext(user, security_context);
+}
+
 /*
  * find_handler: the function of that name, as the workflow's owner sees it, or
  * InvalidOid.  Who happens to ask need not have the right to look into its
@@ -186,39 +208,14 @@ DefinitionOfHandler(Oid function, const char *name)
 static Oid
 find_handler(const WorkflowRow *workflow, const char *name)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner resources = CurrentResourceOwner;
-	volatile Oid function = InvalidOid;
-	Oid			user;
-	int			security_context;
+	HandlerSearch search = {.workflow = workflow, .name = name};
+	ErrorData  *error = TransactionTry(search_as_owner, &search);
 
-	GetUserIdAndSecContext(&user, &security_context);
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(cxt);
-	PG_TRY();
-	{
-		SetUserIdAndSecContext(workflow->owner,
-							   security_context | SECURITY_LOCAL_USERID_CHANGE);
-		function = FunctionTryResolve(name, "handler");
-		SetUserIdAndSecContext(user, security_context);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		ContextSet(CurrentContext);
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (ErrorIsCancel(error) || ErrorIsEnvironment(error))
-			ReThrowError(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(cxt);
-	CurrentResourceOwner = resources;
-	return function;
+	if (error == NULL)
+		return search.function;
+	if (ErrorIsCancel(error) || ErrorIsEnvironment(error))
+		ReThrowError(error);
+	return InvalidOid;
 }
 
 /*

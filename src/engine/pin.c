@@ -19,7 +19,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -36,6 +35,7 @@
 #include "engine/settle.h"
 #include "engine/settings.h"
 #include "engine/start.h"
+#include "engine/transaction.h"
 #include "runtime/lease.h"
 #include "runtime/process.h"
 
@@ -174,43 +174,32 @@ describe_copy(Activation *a, const DefinitionRow *row, const char *what)
 	return fn;
 }
 
+static void
+drop_if_unused(void *arg)
+{
+	const char *pin = arg;
+
+	if (LeasePin(pin, true, false) && !PinIsUsed(pin))
+		PinDrop(pin);
+}
+
 /*
  * try_drop: a copy that cannot be dropped (a superuser has made a view of it,
  * say) is litter, and no reason to stop whoever would tidy up.
  */
 static void
-try_drop(const char *pin)
+try_drop(char *pin)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *error = TransactionTry(drop_if_unused, pin);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(cxt);
-	PG_TRY();
-	{
-		if (LeasePin(pin, true, false) && !PinIsUsed(pin))
-			PinDrop(pin);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		ContextSet(CurrentContext);
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (ErrorIsCancel(error))
-			ReThrowError(error);
-		ereport(LOG,
-				(errcode(error->sqlerrcode),
-				 errmsg("copy \"%s\" of a function, which is not needed any more, could not be dropped: %s",
-						pin, error->message)));
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(cxt);
-	CurrentResourceOwner = owner;
+	if (error == NULL)
+		return;
+	if (ErrorIsCancel(error))
+		ReThrowError(error);
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("copy \"%s\" of a function, which is not needed any more, could not be dropped: %s",
+					pin, error->message)));
 }
 
 /*

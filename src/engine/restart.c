@@ -13,18 +13,17 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
-#include "utils/resowner.h"
 
 #include "engine/json.h"
 #include "engine/replay.h"
 #include "engine/restart.h"
 #include "engine/start.h"
+#include "engine/transaction.h"
 #include "runtime/wakeup.h"
 
 /* How long to wait for who is starting the same run in an open transaction. */
@@ -159,6 +158,17 @@ pass_on_all(int64 iid)
 		pass_on(iid, &messages[i]);
 }
 
+static void
+restart_soon(void *arg)
+{
+	int			level = NewGUCNestLevel();
+
+	(void) set_config_option("lock_timeout", MAX_WAIT, PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	pass_on_all(*(int64 *) arg);
+	AtEOXact_GUC(false, level);
+}
+
 /*
  * try_restart: unless a client has just started the run and not committed; then
  * the messages stay for the next sweep, and nobody waits for that client.
@@ -166,38 +176,10 @@ pass_on_all(int64 iid)
 static void
 try_restart(int64 iid)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *error = TransactionTry(restart_soon, &iid);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(cxt);
-	PG_TRY();
-	{
-		int			level = NewGUCNestLevel();
-
-		(void) set_config_option("lock_timeout", MAX_WAIT, PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-		pass_on_all(iid);
-		AtEOXact_GUC(false, level);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		ContextSet(CurrentContext);
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(cxt);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(cxt);
-	CurrentResourceOwner = owner;
+	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		ReThrowError(error);
 }
 
 /*

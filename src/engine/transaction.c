@@ -23,6 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
+#include "engine/replay.h"
 #include "engine/transaction.h"
 
 /*
@@ -201,4 +202,37 @@ TransactionFireDeferred(Transactions *tx)
 	RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(cxt);
 	CurrentResourceOwner = owner;
+}
+
+/*
+ * TransactionTry: act in a subtransaction, which an error rolls back; that
+ * error, or NULL.
+ */
+ErrorData *
+TransactionTry(void (*act) (void *arg), void *arg)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	DurableContext context = CurrentContext;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(cxt);
+	PG_TRY();
+	{
+		act(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ContextSet(context);
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	CurrentResourceOwner = owner;
+	return error;
 }

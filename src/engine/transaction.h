@@ -26,5 +26,6 @@ extern void TransactionCommit(Transactions *tx);
 extern void TransactionAbort(Transactions *tx);
 extern void TransactionCommitInPlace(void);
 extern void TransactionFireDeferred(Transactions *tx);
+extern ErrorData *TransactionTry(void (*act) (void *arg), void *arg);
 
 #endif							/* DURABLE_TRANSACTION_H */
