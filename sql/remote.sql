@@ -180,3 +180,24 @@ SELECT durable_register_activity('note', served_by => 'remote_nobody');
 SELECT durable_register_activity('note', schedule_to_start => '1 h');
 DROP OWNED BY remote_clerk, remote_other;
 DROP ROLE remote_clerk, remote_other;
+
+-- one that is held with a result that nobody can read any more ends when it is terminated
+CREATE FUNCTION soon_gone(n int) RETURNS int LANGUAGE sql AS 'SELECT n';
+CREATE FUNCTION gives_up() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM durable_spawn('leaves', '[1]', compensate => 'undo_it');
+    PERFORM durable_wait_signal('go');
+    RAISE EXCEPTION 'enough';
+END $$;
+SELECT durable_register_activity('leaves', queue => 'mail'), durable_register('gives_up');
+SELECT durable_start('gives_up', id => 'gives up');
+CALL durable_work();
+SELECT durable_task_complete(token, '2') FROM durable_task_poll('mail') WHERE activity = 'leaves';
+SELECT durable_register_activity('leaves', 'soon_gone');
+DROP FUNCTION soon_gone;
+CALL durable_work();
+SELECT status, reason FROM durable.instances WHERE id = 'gives up';
+SELECT durable_signal('gives up', 'go');
+CALL durable_work();
+SELECT status, compensation FROM durable.instances WHERE id = 'gives up';
+SELECT step_id, state FROM durable.steps WHERE id = 'gives up' AND step_id IS NOT NULL;

@@ -22,6 +22,7 @@
 #include "engine/remote.h"
 #include "engine/settle.h"
 #include "engine/step.h"
+#include "engine/transaction.h"
 #include "engine/unblock.h"
 #include "runtime/wakeup.h"
 
@@ -182,10 +183,37 @@ ignore_cancel(Activation *a)
 	a->dirty = true;
 }
 
+static void
+withdraw_task(void *arg)
+{
+	RemoteWithdraw(arg);
+}
+
+/*
+ * withdraw_or_forget: if the activity is gone nobody can say what its result
+ * means, and this is to end all the same.
+ */
+static void
+withdraw_or_forget(Activation *a)
+{
+	Phase		phase = a->phase;
+	ErrorData  *error = TransactionTry(withdraw_task, a);
+
+	if (error == NULL)
+		return;
+	if (!ErrorIsGap(error) && error->sqlerrcode != ERRCODE_DURABLE_UNDEFINED)
+		ReThrowError(error);
+	a->phase = phase;
+	RemoteForget(a);
+}
+
 static Delivery
 terminate(Activation *a, Command *command, Jsonb *request)
 {
 	Jsonb	  **ignored;
+
+	if (a->queued)
+		withdraw_or_forget(a);
 
 	/* done, not dropped */
 	(void) InboxTakeAll(a->instance->chain, "terminate", &ignored);

@@ -290,6 +290,16 @@ RemoteWithdraw(Activation *a)
 }
 
 /*
+ * RemoteForget: whatever becomes of the task is of no interest any more.
+ */
+void
+RemoteForget(Activation *a)
+{
+	TaskDelete(a->instance->iid);
+	a->queued = false;
+}
+
+/*
  * RemoteClose: the body is done with: what it waited for is not done any more,
  * or needs to be undone.
  */

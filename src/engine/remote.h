@@ -14,6 +14,7 @@ extern bool RemoteIs(Activation *a, const Command *command);
 extern bool RemoteAdvance(Activation *a, Command *command,
 						  TimestampTz *deadline);
 extern void RemoteWithdraw(Activation *a);
+extern void RemoteForget(Activation *a);
 extern void RemoteClose(Activation *a);
 extern bool RemoteWasAttempted(const Activation *a);
 

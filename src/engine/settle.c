@@ -150,8 +150,12 @@ hold(Activation *a, const char *reason, bool mend)
 	ereport(LOG,
 			(errmsg("durable instance \"%s\" is held", a->instance->id),
 			 errdetail_internal("%s", reason)));
-	/* it may be that nobody will mend it: it is to be terminated */
-	look_again(a);
+	/*
+	 * It may be that nobody will mend it: it is to be terminated.  If that is
+	 * what failed, the next sweep is soon enough.
+	 */
+	if (!a->instance->suspended)
+		look_again(a);
 }
 
 /*

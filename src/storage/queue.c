@@ -147,7 +147,7 @@ static Statement fire_due = {
 	" made AS (INSERT INTO durable_internal.ready (iid, run_as, priority, suspect)"
 	" SELECT i.iid, i.run_as, i.priority, i.suspect FROM due CROSS JOIN LATERAL"
 	" (SELECT l.* FROM durable_internal.instance l WHERE l.iid = due.iid OFFSET 0) i"
-	" WHERE i.suspended IS NULL AND i.end_seq IS NULL ORDER BY i.iid"
+	" WHERE" CAN_RUN " ORDER BY i.iid"
 	" ON CONFLICT (iid) DO NOTHING)"
 	" SELECT 1 FROM due",
 	1, {OIDOID}, NULL
